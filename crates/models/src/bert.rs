@@ -13,7 +13,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 
 use crate::decoding::{join_heads, split_heads};
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, parse, unsupported};
+use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported};
 use crate::layers::FirstValues;
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -214,8 +214,8 @@ impl BertConfig {
         if heads == 0 || !width.is_multiple_of(heads) {
             return fail("num_attention_heads", heads, format!("a divisor of hidden_size = {width}"));
         }
-        if self.num_hidden_layers > 1024 {
-            return fail("num_hidden_layers", self.num_hidden_layers, "at most 1024".to_owned());
+        if self.num_hidden_layers > MAX_LAYERS {
+            return fail("num_hidden_layers", self.num_hidden_layers, format!("at most {MAX_LAYERS}"));
         }
         Ok(())
     }

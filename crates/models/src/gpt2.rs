@@ -11,7 +11,7 @@ use kiln_text::{LanguageModel, LogitsOf, TokenInput};
 
 use crate::decoding::{CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, split_heads};
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, parse, unsupported};
+use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported};
 use crate::layers::{FirstValues, match_embedding, match_projection};
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -176,8 +176,8 @@ impl Gpt2Config {
         if heads == 0 || !width.is_multiple_of(heads) {
             return fail("n_head", heads, format!("a divisor of n_embd = {width}"));
         }
-        if self.n_layer > 1024 {
-            return fail("n_layer", self.n_layer, "at most 1024".to_owned());
+        if self.n_layer > MAX_LAYERS {
+            return fail("n_layer", self.n_layer, format!("at most {MAX_LAYERS}"));
         }
         Ok(())
     }

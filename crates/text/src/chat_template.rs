@@ -1,16 +1,17 @@
 //! Chat templates: messages to the text of a prompt.
 
 mod functions;
+mod nesting;
 mod printf;
 mod python;
 mod source;
 mod time;
 mod variadic;
 
-use crate::{Result, TextError};
+use crate::{Result, TextError, guard};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, Value};
+use minijinja::{Environment, Error, ErrorKind, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +28,12 @@ const FUEL: u64 = 4_000_000;
 /// It renders as in Hugging Face's `transformers`: `trim_blocks` and `lstrip_blocks`, methods of Python's strings and
 /// dictionaries, `'%s' % x`, the text of Python for floats and tuples, `varargs` and `kwargs` of macros, `break` and
 /// `continue`, the functions `raise_exception` and `strftime_now` (UTC), `tojson` with Python's spacing, and
-/// `{% generation %}` blocks. Rendering is bounded in time and memory.
+/// `{% generation %}` blocks.
+///
+/// Templates come with models of strangers. A template has at most 256 KiB, 100 nested brackets, 500 operators around an
+/// operand and 500 branches of an `if`. Rendering is bounded in time and memory ([`with_fuel`](ChatTemplate::with_fuel)),
+/// values are nested at most 128 levels deep, and both run on a stack of known size. Beyond a limit there is an error
+/// that names it.
 ///
 /// ```
 /// use kiln_text::{ChatTemplate, Message, RenderOptions};
@@ -149,9 +155,14 @@ impl ChatTemplate {
     /// Parses a template.
     ///
     /// # Errors
-    /// When the template has a syntax error.
+    /// When the template has a syntax error, or exceeds a limit.
     pub fn new(source: impl Into<String>) -> Result<Self> {
         let source = source.into();
+        let failed = |problem| TextError::Template { action: "parse the template", problem };
+        guard::on_own_stack(|| ChatTemplate::parse(source)).map_err(failed)?
+    }
+
+    fn parse(source: String) -> Result<Self> {
         let parse = |error: &Error| template_error("parse the template", error);
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -183,14 +194,32 @@ impl ChatTemplate {
     /// # Errors
     /// When the template refuses the messages ([`TextError::TemplateRefused`]), fails, or exceeds its limit of work.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
+        let failed = |problem| TextError::Template { action: "render", problem };
+        guard::on_own_stack(|| self.render_here(messages, options)).map_err(failed)?
+    }
+
+    fn render_here(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         let template = self.environment.get_template(NAME);
         let template = template.map_err(|error| template_error("find the template", &error))?;
         let output = template.render(Value::from(variables(messages, options)));
         output.map_err(|error| match functions::refusal(&error) {
             Some(message) => TextError::TemplateRefused { message },
+            None if is_out_of_fuel(&error) => {
+                let fuel = self.environment.fuel().unwrap_or(FUEL);
+                let problem = format!(
+                    "{error}: it exceeds the limit of {fuel} units of work\n  hint: ChatTemplate::with_fuel raises it"
+                );
+                TextError::Template { action: "render", problem }
+            }
             None => template_error("render", &error),
         })
     }
+}
+
+/// Whether the work of a rendering caused an error.
+fn is_out_of_fuel(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::OutOfFuel)
+        || error.source().is_some_and(is_out_of_fuel)
 }
 
 fn variables(messages: &[Message], options: &RenderOptions) -> BTreeMap<String, Value> {

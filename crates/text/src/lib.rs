@@ -117,6 +117,7 @@ mod chat;
 mod chat_template;
 mod error;
 mod generate;
+mod guard;
 mod language_model;
 mod perplexity;
 mod token_batch;

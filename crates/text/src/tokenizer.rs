@@ -1,6 +1,8 @@
 //! Tokenizers: text to token ids and back.
 
+mod bounds;
 mod byte_pair;
+mod charsmap;
 mod decode_stream;
 mod folder;
 mod gguf;
@@ -9,7 +11,7 @@ mod json;
 mod sentence_piece;
 mod word_piece;
 
-use crate::{PaddingSide, Result, TextError, TokenBatch};
+use crate::{PaddingSide, Result, TextError, TokenBatch, guard};
 use sentence_piece::SentencePiece;
 use std::fmt;
 use std::path::Path;
@@ -42,6 +44,8 @@ enum Engine {
         tokenizer: Box<tokenizers::Tokenizer>,
         /// The special tokens around a sequence; `None`: the post-processor of the tokenizer adds them.
         affixes: Option<Affixes>,
+        /// The most bytes that a byte of text becomes before it is encoded.
+        growth: usize,
     },
     SentencePiece {
         model: Box<SentencePiece>,
@@ -103,11 +107,24 @@ impl Tokenizer {
     /// The padding and truncation in the file are ignored; [`max_length`](Tokenizer::max_length) returns the maximum
     /// length. [`from_folder`](Tokenizer::from_folder) also reads the files beside it, which name BOS and EOS.
     ///
+    /// Files of strangers are checked before they are used. Limits beyond which there is an error:
+    ///
+    /// | what | limit |
+    /// |---|---|
+    /// | the file | 128 MiB |
+    /// | a text, times the most bytes that normalization makes of a byte | 128 MiB |
+    /// | bytes that normalization, or the decoder, makes of one | 48 |
+    /// | a pattern or text of a step | 1 KiB |
+    /// | steps of a normalizer with its pre-tokenizer, or of a decoder | 64 |
+    /// | WordPiece: `max_input_chars_per_word` | 200 |
+    /// | Unigram: a token; all tokens; those that start at one place | 256 bytes; 8 MiB; 4 KiB |
+    /// | `precompiled_charsmap` | 16 MiB, and all that its trie refers to exists |
+    ///
     /// # Errors
-    /// When the file cannot be read, or is no tokenizer.
+    /// When the file cannot be read, is no tokenizer, or exceeds a limit.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| TextError::io(path, source))?;
+        let bytes = guard::read_file(path, json::MAX_FILE).map_err(|source| TextError::io(path, source))?;
         json::tokenizer(&bytes, &path.display().to_string())
     }
 
@@ -165,9 +182,11 @@ impl Tokenizer {
 
     fn encode_within(&self, text: &str, add_special: bool, max: Option<usize>) -> Result<Vec<u32>> {
         match &self.engine {
-            Engine::Library { tokenizer, affixes: None } => json::encode(tokenizer, text, add_special, max),
-            Engine::Library { tokenizer, affixes: Some(affixes) } => {
-                let ids = json::encode(tokenizer, text, false, None)?;
+            Engine::Library { tokenizer, affixes: None, growth } => {
+                json::encode(tokenizer, text, add_special, max, *growth)
+            }
+            Engine::Library { tokenizer, affixes: Some(affixes), growth } => {
+                let ids = json::encode(tokenizer, text, false, None, *growth)?;
                 affixes.around(ids, add_special, max)
             }
             Engine::SentencePiece { model, affixes } => affixes.around(model.encode(text)?, add_special, max),
@@ -182,7 +201,9 @@ impl Tokenizer {
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         match &self.engine {
             Engine::Library { tokenizer, .. } => {
-                tokenizer.decode(ids, skip_special).map_err(|error| tokenization("decode the ids", &*error))
+                let failed = |problem| TextError::Tokenization { action: "decode the ids", problem };
+                let decoded = guard::caught(|| tokenizer.decode(ids, skip_special)).map_err(failed)?;
+                decoded.map_err(|error| tokenization("decode the ids", &*error))
             }
             Engine::SentencePiece { model, .. } => Ok(model.decode(ids, skip_special)),
         }

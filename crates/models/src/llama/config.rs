@@ -6,10 +6,7 @@ use kiln_nn::transformer::FeedForwardActivation;
 use kiln_tensor::Backend;
 
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, parse, unsupported, wrong};
-
-/// Limit on the number of layers: larger numbers are damage.
-const MAX_LAYERS: usize = 1024;
+use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported, wrong};
 
 /// The values of `model_type` that [`LlamaConfig::from_hugging_face`] reads.
 pub const LLAMA_MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "smollm3"];
@@ -427,12 +424,16 @@ fn scaling(settings: &Fields<'_>, original_max: usize) -> Result<RotaryScaling> 
         // The divisors of `factors` are a field of their own.
         "default" | "factors" => RotaryScaling::None,
         "linear" => RotaryScaling::Linear { factor: required("factor")? },
-        "llama3" => RotaryScaling::Llama3 {
-            factor: required("factor")?,
-            low_freq_factor: required("low_freq_factor")?,
-            high_freq_factor: required("high_freq_factor")?,
-            original_max,
-        },
+        "llama3" => {
+            let (low, high) = (required("low_freq_factor")?, required("high_freq_factor")?);
+            if low >= high {
+                let expected = format!("a number above low_freq_factor = {low}");
+                let (field, found) = ("high_freq_factor".to_owned(), high.to_string());
+                return Err(ModelError::Field { field, found, expected });
+            }
+            let factor = required("factor")?;
+            RotaryScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max }
+        }
         "yarn" => {
             let factor = required("factor")?;
             RotaryScaling::Yarn {

@@ -1,8 +1,10 @@
 //! Language models: whole sequences, tokens through a cache, and batches with padding.
 
-use kiln_models::{Gpt2, Llama, LlamaConfig, cast};
+use kiln_models::{BertConfig, Gpt2, Gpt2Config, Llama, LlamaConfig, cast};
 use kiln_tensor::{DType, Tensor};
 use kiln_text::{GenerationCache, LanguageModel, LogitsOf, TokenInput};
+
+use serde_json::{Value, json};
 
 use crate::B;
 use crate::fixture::{Expected, assert_close, expected, folder};
@@ -142,4 +144,89 @@ fn settings_that_are_not_supported() {
     assert!(error(r#", "partial_rotary_factor": 0.5"#).contains("0.5"));
     assert!(LlamaConfig::from_hugging_face("[]").unwrap_err().to_string().contains("an object"));
     assert!(LlamaConfig::from_hugging_face("{").unwrap_err().to_string().contains("JSON"));
+}
+
+/// Numbers that give NaN, divide by zero, or would be allocated are refused by name.
+#[test]
+fn numbers_out_of_range() {
+    let llama = json!({"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 2});
+    let gpt2 = json!({"model_type": "gpt2", "vocab_size": 8, "n_embd": 8, "n_layer": 1, "n_head": 2});
+    let bert = json!({"model_type": "bert", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 2});
+    let read = |config: &Value| match config["model_type"].as_str() {
+        Some("gpt2") => Gpt2Config::from_hugging_face(&config.to_string()).map(drop),
+        Some("bert") => BertConfig::from_hugging_face(&config.to_string()).map(drop),
+        _ => LlamaConfig::from_hugging_face(&config.to_string()).map(drop),
+    };
+    let sizes = [json!(0), json!(-1), json!((1 << 24) + 1), json!(1e30), json!("8")];
+    let epsilons = [json!(-1), json!(-1e-300), json!(1.5), json!("nan")];
+    let bases = [json!(0), json!(-1), json!(0.5), json!(1e300)];
+    let layers = [json!(0), json!(1025), json!(-1)];
+    let heads = [json!(0), json!(3), json!(-1)];
+    let cases = [
+        (&llama, "vocab_size", &sizes[..]),
+        (&llama, "hidden_size", &sizes),
+        (&llama, "intermediate_size", &sizes),
+        (&llama, "max_position_embeddings", &sizes),
+        (&llama, "num_hidden_layers", &layers),
+        (&llama, "num_attention_heads", &heads),
+        (&llama, "num_key_value_heads", &heads),
+        (&llama, "rms_norm_eps", &epsilons),
+        (&llama, "rope_theta", &bases),
+        (&gpt2, "vocab_size", &sizes),
+        (&gpt2, "n_embd", &sizes),
+        (&gpt2, "n_positions", &sizes),
+        (&gpt2, "n_inner", &sizes),
+        (&gpt2, "n_layer", &layers),
+        (&gpt2, "n_head", &heads),
+        (&gpt2, "layer_norm_epsilon", &epsilons),
+        (&bert, "vocab_size", &sizes),
+        (&bert, "hidden_size", &sizes),
+        (&bert, "max_position_embeddings", &sizes),
+        (&bert, "type_vocab_size", &sizes),
+        (&bert, "num_hidden_layers", &layers),
+        (&bert, "num_attention_heads", &heads),
+        (&bert, "layer_norm_eps", &epsilons),
+    ];
+    for (config, field, values) in cases {
+        read(config).unwrap();
+        for value in values {
+            let mut config = config.clone();
+            config[field] = value.clone();
+            let message = read(&config).unwrap_err().to_string();
+            assert!(
+                message.contains(&format!("`{field}` is {}", value.to_string().replace('"', "`"))),
+                "{message}"
+            );
+            assert!(message.contains("expected"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn scalings_out_of_range() {
+    let error = |scaling: Value| {
+        let config = json!({"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "rope_scaling": scaling});
+        LlamaConfig::from_hugging_face(&config.to_string()).unwrap_err().to_string()
+    };
+    for factor in [json!(0), json!(-1), json!(1e300)] {
+        for kind in ["linear", "yarn", "llama3"] {
+            let scaling =
+                json!({"rope_type": kind, "factor": factor, "low_freq_factor": 1, "high_freq_factor": 4});
+            assert!(error(scaling).contains("`factor` is"), "{kind}");
+        }
+    }
+    let bands = |low: f64, high: f64| json!({"rope_type": "llama3", "factor": 8, "low_freq_factor": low, "high_freq_factor": high});
+    assert!(error(bands(0.0, 4.0)).contains("`low_freq_factor` is 0.0"));
+    assert!(
+        error(bands(4.0, 4.0))
+            .contains("`high_freq_factor` is 4, expected a number above low_freq_factor = 4")
+    );
+    let yarn = json!({"rope_type": "yarn", "factor": 4, "beta_fast": 0});
+    assert!(error(yarn).contains("`beta_fast` is 0"));
+    assert!(error(json!({"rope_type": "factors", "factors": [1.0, 0.0]})).contains("`factors`"));
+    let original = json!({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 0});
+    assert!(error(original).contains("`original_max_position_embeddings` is 0"));
 }

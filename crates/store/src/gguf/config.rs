@@ -46,6 +46,7 @@ pub fn config(file: &GgufFile) -> Result<Value> {
         return Err(StoreError::malformed(file.path(), 0, problem));
     };
     let model = Model { file, metadata: file.metadata(), architecture };
+    model.check_numbers()?;
     let mut config = Map::new();
     config.insert("architectures".to_owned(), json!([architecture.class]));
     config.insert("model_type".to_owned(), json!(architecture.model_types[0]));
@@ -66,6 +67,18 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
+    /// Refuses numbers that JSON does not have: they would become `null`, and so the default.
+    fn check_numbers(&self) -> Result<()> {
+        let is_finite = |value: &MetadataValue| value.as_f64().is_none_or(f64::is_finite);
+        match self.metadata.iter().find(|(_, value)| !is_finite(value)) {
+            Some((key, value)) => {
+                let problem = format!("`{}` is {value}, expected a finite number", key.escape_debug());
+                Err(StoreError::malformed(self.file.path(), 0, problem))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn llama_family(&self, config: &mut Map<String, Value>) -> Result<()> {
         let (width, heads) = (self.required("embedding_length")?, self.required("attention.head_count")?);
         let head_dim = self.head_dim(&width, &heads);

@@ -39,10 +39,17 @@ const ENDING: &str = ".npy";
 /// ```
 ///
 /// Entries whose name does not end in `.npy` are not arrays and are not listed.
+///
+/// Compressed arrays can be 1,000 times as big as the file. Without [`with_max_bytes`](Archive::with_max_bytes), all
+/// compressed arrays together may have [`DEFAULT_MAX_BYTES`](Archive::DEFAULT_MAX_BYTES), or 16 times the length of the
+/// file if that is more; arrays of an archive beyond that cannot be read. Stored arrays have no limit: the file is as
+/// long as they are.
 pub struct Archive {
     path: PathBuf,
     source: Mutex<Box<dyn Source>>,
     directory: Directory,
+    /// The most bytes of all compressed arrays.
+    max_bytes: u64,
     /// Index in the directory of each array, by its name without the suffix.
     arrays: BTreeMap<String, usize>,
 }
@@ -52,6 +59,12 @@ trait Source: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Source for T {}
 
 impl Archive {
+    /// The most bytes that all compressed arrays of an archive may have together: 1 GiB.
+    pub const DEFAULT_MAX_BYTES: u64 = 1 << 30;
+
+    /// The ratio of compression up to which an archive may have more than [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES).
+    const MAX_RATIO: u64 = 16;
+
     /// Opens a file and reads the list of its arrays.
     ///
     /// # Errors
@@ -88,7 +101,27 @@ impl Archive {
             );
             return Err(StoreError::malformed(path, first.offset, problem));
         }
-        Ok(Archive { path: path.to_owned(), source: Mutex::new(source), directory, arrays })
+        let max_bytes = Self::DEFAULT_MAX_BYTES.max(length.saturating_mul(Self::MAX_RATIO));
+        Ok(Archive { path: path.to_owned(), source: Mutex::new(source), directory, max_bytes, arrays })
+    }
+
+    /// Sets the most bytes that all compressed arrays may have together.
+    ///
+    /// ```
+    /// use kiln_store::numpy::{self, Archive, Compression};
+    /// use kiln_tensor::TensorData;
+    ///
+    /// let named = [("x".to_owned(), TensorData::from(vec![0u8; 1000]))];
+    /// let bytes = numpy::archive_to_bytes(named, Compression::Deflated)?;
+    /// let archive = Archive::from_bytes(bytes)?.with_max_bytes(1000);
+    /// assert!(archive.read("x").unwrap_err().to_string().contains("more than the 1000 allowed"));
+    /// assert!(archive.with_max_bytes(2000).read("x").is_ok());
+    /// # Ok::<(), kiln_store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: u64) -> Archive {
+        self.max_bytes = bytes;
+        self
     }
 
     /// Returns the file's path; `bytes in memory` for an archive in memory.
@@ -126,8 +159,8 @@ impl Archive {
     /// Reads an array.
     ///
     /// # Errors
-    /// When there is no array of that name, it is damaged (its checksum is verified), or Kiln does not support its
-    /// dtype.
+    /// When there is no array of that name, it is damaged (its checksum is verified), Kiln does not support its dtype, or
+    /// the compressed arrays exceed the limit.
     pub fn read(&self, name: &str) -> Result<TensorData> {
         self.with_array(name, true, read_array)
     }
@@ -148,6 +181,9 @@ impl Archive {
         read: impl FnOnce(&mut Input<'_>) -> Result<T>,
     ) -> Result<T> {
         let entry = self.entry(name)?;
+        if whole && entry.deflated {
+            self.check_total()?;
+        }
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         let start = self.directory.data_start(&self.path, &mut *source, entry)?;
         let place = ByteSource::entry(&self.path, &entry.name, start, entry.deflated);
@@ -164,6 +200,22 @@ impl Archive {
             check_end(reader, entry, &place)?;
         }
         Ok(result)
+    }
+
+    /// Refuses compressed arrays that are too big together.
+    fn check_total(&self) -> Result<()> {
+        let entries = self.arrays.values().map(|&place| &self.directory.entries[place]);
+        let sizes = entries.filter(|entry| entry.deflated).map(|entry| entry.size);
+        let total = sizes.fold(0, u64::saturating_add);
+        if total <= self.max_bytes {
+            return Ok(());
+        }
+        let problem = format!(
+            "the compressed arrays have {total} bytes, more than the {} allowed\n  hint: if the file is trusted, \
+             `Archive::with_max_bytes` raises the limit",
+            self.max_bytes
+        );
+        Err(StoreError::malformed(&self.path, 0, problem))
     }
 
     fn entry(&self, name: &str) -> Result<&Entry> {
@@ -254,7 +306,8 @@ fn check_end(mut reader: CrcReader<Contents<'_>>, entry: &Entry, place: &ByteSou
     Ok(())
 }
 
-/// Reads all arrays of a `.npz` file, by name. Use [`Archive`] to read some of them.
+/// Reads all arrays of a `.npz` file, by name. Use [`Archive`] to read some of them, or to raise the limit of compressed
+/// arrays.
 ///
 /// # Errors
 /// The errors of [`Archive::open`] and [`Archive::read`].

@@ -265,6 +265,10 @@ fn incomplete_configurations_are_errors() {
     let file = GgufFile::from_bytes(gguf::to_bytes(&metadata, []).unwrap()).unwrap();
     let error = gguf::config(&file).unwrap_err().to_string();
     assert!(error.contains("`llama.embedding_length` has the value `wide`"), "{error}");
+    metadata.insert("llama.rope.freq_base", f32::NAN);
+    let file = GgufFile::from_bytes(gguf::to_bytes(&metadata, []).unwrap()).unwrap();
+    let error = gguf::config(&file).unwrap_err().to_string();
+    assert!(error.contains("`llama.rope.freq_base` is NaN, expected a finite number"), "{error}");
     metadata.insert("general.architecture", "mamba");
     let bytes = gguf::to_bytes(&metadata, []).unwrap();
     let error = gguf::config(&GgufFile::from_bytes(bytes.clone()).unwrap()).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Functions, filters and blocks that chat templates of Hugging Face expect.
 
-use super::{printf, python, time, variadic};
+use super::{nesting, printf, python, time, variadic};
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use std::error::Error as _;
@@ -9,7 +9,14 @@ use std::time::SystemTime;
 
 /// Registers functions, filters and the methods of Python's values.
 pub(super) fn register(environment: &mut Environment<'static>) {
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(|state, value, method, args| {
+        args.iter().chain([value]).try_for_each(|value| nesting::check(state, value))?;
+        if let (Some(format), "format") = (value.as_str(), method) {
+            check_format(state, format, args)?;
+        }
+        minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+    });
+    nesting::register(environment);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_formatter(|out, state, value| match literal(state, value)? {
         Some(text) => minijinja::escape_formatter(out, state, &text),
@@ -105,6 +112,29 @@ fn format(state: &State, format: String, arguments: Rest<Value>, named: Kwargs) 
         false => return Err(invalid("format takes positional or named arguments, not both".to_owned())),
     };
     printf::format(&format, &right, &budget(state)).map(Value::from).map_err(invalid)
+}
+
+/// Bounds the method `format` of strings, whose library allocates as many characters as a width says.
+fn check_format(state: &State, format: &str, args: &[Value]) -> Result<(), Error> {
+    let mut numbers = format.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let is_narrow = |digits: &str| digits.parse::<usize>().is_ok_and(|number| number <= printf::MAX_WIDTH);
+    if !numbers.all(is_narrow) {
+        return Err(invalid(format!("format: a width is more than the {} allowed", printf::MAX_WIDTH)));
+    }
+    let mut fields: Vec<&str> = format.split('{').skip(1).collect();
+    let count = fields.len();
+    fields.pop();
+    if fields.into_iter().any(|field| !field.contains('}') && field.contains(':')) {
+        return Err(invalid("format: a width from an argument is not supported".to_owned()));
+    }
+    let mut bytes = 0usize;
+    for value in args {
+        bytes = bytes.saturating_add(string(state, value.clone())?.as_str().map_or(0, str::len));
+    }
+    match bytes.saturating_mul(count) > budget(state).bytes {
+        true => Err(invalid("format: the text exceeds the limit of work".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// The filter `join`, with the text of Python.

@@ -7,7 +7,7 @@ use minijinja::formatting::{FormatStyle, format as format_number};
 use minijinja::value::ValueKind;
 
 /// The largest width and precision of a number.
-const MAX_WIDTH: usize = 10_000;
+pub(super) const MAX_WIDTH: usize = 10_000;
 
 /// Returns `format % arguments`: a tuple has an argument for each conversion, a dict one for each key, and any other value
 /// is the only argument. The error is Python's, or says that the text exceeds the budget.

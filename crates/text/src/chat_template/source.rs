@@ -5,6 +5,9 @@
 //! |---|---|
 //! | `a % b` | `__mod(a, b)` |
 //! | `a ~ b` | `__text(a) ~ __text(b)` |
+//! | `a == b`, `a in b` and other comparisons, `a[b]`, `{a: b}` | `__bounded(a) == __bounded(b)`, `a[__bounded(b)]`, `{__bounded(a): b}` |
+//! | `{% set x = a %}` | `{% set x = __stored((a)) %}` |
+//! | `loop.changed(a)` | `loop.changed(*__all_bounded(a))` |
 //! | `{% macro f(a) %}...varargs...{% endmacro %}` | `{% macro __f(a,varargs=(),kwargs={}) %}...{% endmacro %}{% set f = __variadic(__f, true, false) %}` |
 //! | `{% generation %}`, `{% endgeneration %}` | `{% if true %}`, `{% endif %}` |
 //!
@@ -12,12 +15,25 @@
 //! not changed: the engine reports its errors.
 
 use std::fmt::Write;
+use std::ops::Range;
 
-/// Brackets nested deeper are beyond the limit of the engine.
+/// The longest template in bytes. Those of published models have at most 60 KB.
+const MAX_SOURCE: usize = 1 << 18;
+
+/// The most brackets around an operand.
 const MAX_DEPTH: usize = 100;
+
+/// The most branches of an `if`: the engine recurses for each.
+const MAX_BRANCHES: usize = 500;
 
 /// The most operators that an operand may be inside of: the engine recurses for each.
 const MAX_OPERATORS: usize = 500;
+
+/// Operators that compare or hash their operands, which the engine does not bound.
+const COMPARISONS: [&str; 7] = ["==", "!=", "<", "<=", ">", ">=", "in"];
+
+/// What separates operands that are not compared with each other.
+const SEPARATORS: [&str; 6] = [",", "=", "and", "or", "if", "else"];
 
 /// Names that are no operands.
 const KEYWORDS: [&str; 9] = ["and", "or", "not", "in", "if", "else", "recursive", "is", "import"];
@@ -25,15 +41,19 @@ const KEYWORDS: [&str; 9] = ["and", "or", "not", "in", "if", "else", "recursive"
 /// Returns the source for the engine.
 ///
 /// # Errors
-/// When an expression has too many operators.
+/// When the source is too long, an expression has too many operators or brackets, or an `if` too many branches.
 pub(super) fn rewritten(source: &str) -> Result<String, String> {
-    let mut writer = Writer { output: String::with_capacity(source.len()), macros: Vec::new() };
+    if source.len() > MAX_SOURCE {
+        return Err(format!("it has {} bytes, more than the {MAX_SOURCE} allowed", source.len()));
+    }
+    let output = String::with_capacity(source.len());
+    let mut writer = Writer { output, macros: Vec::new(), branches: Vec::new() };
     let mut rest = source;
     while let Some(start) = rest.find('{') {
         let (before, tag) = rest.split_at(start);
         writer.output.push_str(before);
         let end = match tag.as_bytes().get(1) {
-            Some(b'{' | b'%') if raw_end(tag).is_none() => {
+            Some(b'{' | b'%') if !is_raw(tag) => {
                 let (parsed, length) = Tag::parse(tag);
                 if nested_operators(&parsed.tokens) > MAX_OPERATORS {
                     return Err(format!("an expression has more than the {MAX_OPERATORS} operators allowed"));
@@ -42,7 +62,8 @@ pub(super) fn rewritten(source: &str) -> Result<String, String> {
                     rest = tag;
                     break;
                 };
-                writer.tag(&parsed);
+                writer.count_branches(&parsed)?;
+                writer.tag(&parsed)?;
                 length
             }
             Some(b'%') => copy(&mut writer.output, tag, raw_end(tag).unwrap_or(tag.len())),
@@ -57,7 +78,20 @@ pub(super) fn rewritten(source: &str) -> Result<String, String> {
 /// The greatest number of operators, keywords and brackets around an operand.
 fn nested_operators(tokens: &[Token]) -> usize {
     let (mut levels, mut total, mut most) = (vec![0], 0usize, 0);
+    let mut follows_operand = false;
     for token in tokens {
+        // A call and an item are operators of what is before them.
+        if token.kind == Kind::Open && follows_operand {
+            total += 1;
+            if let Some(level) = levels.last_mut() {
+                *level += 1;
+            }
+        }
+        follows_operand = match token.kind {
+            Kind::Name => !KEYWORDS.contains(&token.text),
+            Kind::Literal | Kind::Close => true,
+            Kind::Open | Kind::Operator => false,
+        };
         match token.kind {
             Kind::Open => levels.push(0),
             Kind::Close => total -= levels.pop().unwrap_or(0),
@@ -83,12 +117,14 @@ fn copy(output: &mut String, source: &str, length: usize) -> usize {
     length
 }
 
-/// The length of a `{% raw %}` block; `None` of other tags.
+/// Whether a tag is `{% raw %}`.
+fn is_raw(tag: &str) -> bool {
+    let inner = tag.strip_prefix("{%").and_then(|inner| unsigned(inner).strip_prefix("raw"));
+    inner.is_some_and(|after| after.trim_start().trim_start_matches(['-', '+']).starts_with("%}"))
+}
+
+/// The length of a block that starts with `{% raw %}`; `None` if it has no end.
 fn raw_end(tag: &str) -> Option<usize> {
-    let after = unsigned(tag.strip_prefix("{%")?).strip_prefix("raw")?.trim_start();
-    if !after.trim_start_matches(['-', '+']).starts_with("%}") {
-        return None;
-    }
     let mut at = tag.find("%}")? + 2;
     loop {
         let start = at + tag.get(at..)?.find("{%")?;
@@ -243,36 +279,76 @@ const VARIADIC: [&str; 2] = ["varargs", "kwargs"];
 struct Writer {
     output: String,
     macros: Vec<Open>,
+    /// The number of branches of each `if` whose end was not reached.
+    branches: Vec<usize>,
 }
 
 impl Writer {
-    fn tag(&mut self, tag: &Tag) {
+    fn count_branches(&mut self, tag: &Tag) -> Result<(), String> {
+        match (tag.is_block(), tag.word(0)) {
+            (true, "if") => self.branches.push(1),
+            (true, "endif") => drop(self.branches.pop()),
+            (true, "elif") => {
+                if let Some(count) = self.branches.last_mut() {
+                    *count += 1;
+                    if *count > MAX_BRANCHES {
+                        return Err(format!("an if has more than the {MAX_BRANCHES} branches allowed"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tag(&mut self, tag: &Tag) -> Result<(), String> {
         self.output.push_str(tag.open);
         let words = (tag.is_block(), tag.word(0), tag.tokens.len());
         match words {
             (true, "generation", 1) => write_word(&mut self.output, tag, "if true"),
             (true, "endgeneration", 1) => write_word(&mut self.output, tag, "endif"),
-            (true, "macro", 3..) => self.open_macro(tag),
+            (true, "macro", 3..) => self.open_macro(tag)?,
             _ => {
                 self.mark(&tag.tokens);
-                // The first word of a block is its kind.
-                let (kind, rest) = tag.tokens.split_at(usize::from(tag.is_block()).min(tag.tokens.len()));
-                self.output += &plain(kind);
-                self.output += &rewrite(rest).unwrap_or_else(|| plain(rest));
+                self.expression(tag)?;
             }
         }
         self.output.push_str(tag.close);
         if words.0 && words.1 == "endmacro" {
             self.close_macro(tag);
         }
+        Ok(())
     }
 
-    fn open_macro(&mut self, tag: &Tag) {
-        let [kind, name, parameters @ .., last] = &*tag.tokens else { return };
+    /// Writes the contents of a tag. The first words of a block are its kind, and its targets.
+    fn expression(&mut self, tag: &Tag) -> Result<(), String> {
+        let after = |text: &str| outside_brackets(&tag.tokens, text).map(|at| at + 1);
+        let start = match (tag.is_block(), tag.word(0)) {
+            (false, _) => 0,
+            (true, "set") => after("=").unwrap_or(tag.tokens.len()),
+            (true, "for") => after("in").unwrap_or(1),
+            (true, _) => tag.tokens.len().min(1),
+        };
+        let (targets, rest) = tag.tokens.split_at(start);
+        self.output += &plain(targets);
+        let expression = rewrite(rest)?;
+        self.output += &match tag.is_block() && tag.word(0) == "set" && !rest.is_empty() {
+            // In brackets, `1, 2` is one tuple.
+            true => called("__stored(", &expression) + ")",
+            false => expression,
+        };
+        Ok(())
+    }
+
+    fn open_macro(&mut self, tag: &Tag) -> Result<(), String> {
+        let [kind, name, parameters @ .., last] = &*tag.tokens else { return Ok(()) };
         push(&mut self.output, kind);
         let name_at = self.output.len() + name.space.len();
         push(&mut self.output, name);
-        self.output += &rewrite(parameters).unwrap_or_else(|| plain(parameters));
+        // The first bracket is not of an expression.
+        let (bracket, parameters_alone) = parameters.split_at(parameters.len().min(1));
+        self.output += &plain(bracket);
+        self.output += &rewrite(parameters_alone)?;
         let parameters_end = (last.text == ")").then_some(self.output.len());
         push(&mut self.output, last);
         let declared = tag.tokens.iter().any(|token| VARIADIC.contains(&token.text));
@@ -285,6 +361,7 @@ impl Writer {
             separator: if has_comma { "" } else { "," },
             variadic: [false; 2],
         });
+        Ok(())
     }
 
     /// Notes which names of arguments an expression has.
@@ -337,15 +414,13 @@ fn plain(tokens: &[Token]) -> String {
     text
 }
 
-/// Rewrites the operators of expressions; `None` if they are nested too deeply.
-fn rewrite(tokens: &[Token]) -> Option<String> {
-    if !tokens.iter().any(|token| token.kind == Kind::Operator && ["%", "~"].contains(&token.text)) {
-        return Some(plain(tokens));
-    }
+/// Rewrites the operators of expressions. The error says that brackets are nested too deeply.
+fn rewrite(tokens: &[Token]) -> Result<String, String> {
     let mut parser = Parser { tokens, at: 0, depth: 0 };
-    let text = parser.sequence()?;
-    // A bracket that closes none.
-    (parser.at == tokens.len()).then_some(text)
+    let text = parser.sequence(false);
+    let text = text.ok_or_else(|| format!("more than the {MAX_DEPTH} brackets allowed are nested"))?;
+    // After a bracket that closes none, the engine reports the error.
+    Ok(if parser.at == tokens.len() { text } else { plain(tokens) })
 }
 
 /// A parser of the operators, with the levels of the engine's grammar: `~` binds less than `*`, `/`, `//` and `%`, and these
@@ -382,16 +457,33 @@ impl<'s> Parser<'_, 's> {
     }
 
     /// Operands and what is between them, up to a closing bracket or the end.
-    fn sequence(&mut self) -> Option<String> {
+    /// The operands of arguments are bounded, since functions compare them and make text of them.
+    fn sequence(&mut self, are_arguments: bool) -> Option<String> {
         let (mut text, mut after_operand) = (String::new(), false);
+        let mut compared = Compared::default();
         while let Some(token) = self.peek().filter(|token| token.kind != Kind::Close) {
             let is_sign = token.kind == Kind::Operator && token.text == "-" && !after_operand;
             after_operand = self.is_operand() || is_sign;
-            match after_operand {
-                true => text += &self.concatenation()?,
-                false => self.take(&mut text),
+            if after_operand {
+                let (at, start) = (self.at, text.len());
+                text += &self.concatenation()?;
+                if token.kind != Kind::Literal || self.at > at + 1 {
+                    compared.operands.push(start..text.len());
+                }
+                continue;
             }
+            compared.is_compared |= COMPARISONS.contains(&token.text) || are_arguments && token.text == ",";
+            if SEPARATORS.contains(&token.text) {
+                compared.end(&mut text);
+            } else if token.text == ":" {
+                // The key of a dict.
+                compared.is_compared = true;
+                compared.end(&mut text);
+            }
+            self.take(&mut text);
         }
+        compared.is_compared |= are_arguments;
+        compared.end(&mut text);
         Some(text)
     }
 
@@ -426,7 +518,14 @@ impl<'s> Parser<'_, 's> {
     fn operand(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
+            let start = text.len();
             self.primary(&mut text)?;
+            // A filter makes text of a list. Literals and numbers with a sign are short.
+            let own = text[start..].trim_start();
+            if self.is_next(&["|"]) && !own.starts_with(['-', '\'', '"']) {
+                let bounded = called("__bounded", &text[start..]);
+                text.replace_range(start.., &bounded);
+            }
             while self.is_next(&["|", "is"]) {
                 let is_test = self.is_next(&["is"]);
                 self.take(&mut text);
@@ -435,7 +534,7 @@ impl<'s> Parser<'_, 's> {
                 }
                 self.name(&mut text);
                 if self.is_next(&["("]) {
-                    self.group(&mut text)?;
+                    self.arguments(&mut text)?;
                 } else if is_test && (self.is_operand() || self.is_next(&["-"])) {
                     self.primary(&mut text)?;
                 }
@@ -471,14 +570,37 @@ impl<'s> Parser<'_, 's> {
             }
             Some(Kind::Name | Kind::Operator | Kind::Close) | None => self.take(text),
         }
-        while self.is_next(&[".", "(", "["]) {
-            if self.is_next(&["."]) {
+        let mut name = "";
+        while let Some(token) = self.peek().filter(|_| self.is_next(&[".", "(", "["])) {
+            if token.text == "." {
                 self.take(text);
+                name = self.peek().map_or("", |token| token.text);
                 self.take(text);
+            } else if token.text == "[" {
+                self.wrapped_group(text, "__bounded((", "))")?;
+            } else if name == "changed" {
+                self.wrapped_group(text, "*__all_bounded(", ")")?;
             } else {
-                self.group(text)?;
+                self.arguments(text)?;
             }
         }
+        Some(())
+    }
+
+    /// A bracket whose contents are surrounded by texts, unless they are literals, nothing, or a slice.
+    fn wrapped_group(&mut self, text: &mut String, before: &str, after: &str) -> Option<()> {
+        let start = text.len();
+        let (first, opened) = (self.at, self.at + 1);
+        self.group(text)?;
+        let last = self.at - 1;
+        let inner = self.tokens.get(opened..last).unwrap_or_default();
+        let is_literal = inner.iter().all(|token| token.kind == Kind::Literal);
+        if is_literal || outside_brackets(inner, ":").is_some() {
+            return Some(());
+        }
+        let open = start + self.tokens[first].space.len() + self.tokens[first].text.len();
+        text.insert_str(text.len() - self.tokens[last].text.len(), after);
+        text.insert_str(open, before);
         Some(())
     }
 
@@ -489,10 +611,55 @@ impl<'s> Parser<'_, 's> {
             return None;
         }
         self.take(text);
-        *text += &self.sequence()?;
+        *text += &self.sequence(false)?;
         self.take(text);
         self.depth -= 1;
         Some(())
+    }
+
+    /// The arguments of a call, in brackets.
+    fn arguments(&mut self, text: &mut String) -> Option<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        self.take(text);
+        *text += &self.sequence(true)?;
+        self.take(text);
+        self.depth -= 1;
+        Some(())
+    }
+}
+
+/// The place of a text outside of brackets.
+fn outside_brackets(tokens: &[Token], text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    tokens.iter().position(|token| {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Name | Kind::Literal | Kind::Operator => {}
+        }
+        depth == 0 && token.text == text
+    })
+}
+
+/// Operands up to a separator.
+#[derive(Default)]
+struct Compared {
+    /// Their places in the text, without literals.
+    operands: Vec<Range<usize>>,
+    is_compared: bool,
+}
+
+impl Compared {
+    /// Bounds the operands if they are compared.
+    fn end(&mut self, text: &mut String) {
+        let Compared { operands, is_compared } = std::mem::take(self);
+        for place in operands.into_iter().rev().filter(|_| is_compared) {
+            let bounded = called("__bounded", &text[place.clone()]);
+            text.replace_range(place, &bounded);
+        }
     }
 }
 
@@ -514,16 +681,16 @@ mod tests {
         let cases = [
             ("{{ a % b }}", "{{ __mod(a, b) }}"),
             ("{{ 'x' % (a, b % 2) ~ c * d }}", "{{ __text(__mod('x', (a, __mod(b, 2)))) ~ __text(c * d) }}"),
-            ("{{ -a % b ** c|f % d }}", "{{ __mod(__mod(-a, b ** c|f), d) }}"),
+            ("{{ -a % b ** c|f % d }}", "{{ __mod(__mod(-a, b ** __bounded(c)|f), d) }}"),
             ("{{ a - b % c + d }}", "{{ a - __mod(b, c) + d }}"),
             (
                 "{% if x is divisibleby 3 and y % 2 == 0 %}",
-                "{% if x is divisibleby 3 and __mod(y, 2) == 0 %}",
+                "{% if x is divisibleby 3 and __bounded(__mod(y, 2)) == 0 %}",
             ),
             ("{%- if -a % b -%}", "{%- if __mod(-a, b) -%}"),
             (
                 "{% set x = f(a)[b % c].d ~ \"%}\" %}",
-                "{% set x = __text(f(a)[__mod(b, c)].d) ~ __text(\"%}\") %}",
+                "{% set x = __stored((__text(f(__bounded(a))[__bounded((__mod(b, c)))].d) ~ __text(\"%}\"))) %}",
             ),
             ("{% for x in a ~ b if x % 2 %}", "{% for x in __text(a) ~ __text(b) if __mod(x, 2) %}"),
             (
@@ -532,7 +699,7 @@ mod tests {
             ),
             ("{% if not a % b %}", "{% if not __mod(a, b) %}"),
             ("{{ a if b else c % d }}", "{{ a if b else __mod(c, d) }}"),
-            ("{{ f(x=a % b, *c) }}", "{{ f(x=__mod(a, b), *c) }}"),
+            ("{{ f(x=a % b, *c) }}", "{{ f(x=__bounded(__mod(a, b)), *__bounded(c)) }}"),
         ];
         for (source, expected) in cases {
             assert_eq!(rewritten(source).unwrap(), expected);
@@ -540,8 +707,55 @@ mod tests {
     }
 
     #[test]
+    fn compared_and_stored_values_are_bounded() {
+        let cases = [
+            ("{{ a == b + c and d }}", "{{ __bounded(a) == __bounded(b) + __bounded(c) and d }}"),
+            (
+                "{% if a not in b or 'x' in c.d[e] %}",
+                "{% if __bounded(a) not in __bounded(b) or 'x' in __bounded(c.d[__bounded((e))]) %}",
+            ),
+            ("{% for a in b if a < c %}", "{% for a in b if __bounded(a) < __bounded(c) %}"),
+            ("{{ f(a=b == c, d=e) }}", "{{ f(a=__bounded(b) == __bounded(c), d=__bounded(e)) }}"),
+            ("{{ {a: b, 'c': d}[e, f] }}", "{{ {__bounded(a): b, 'c': d}[__bounded((e, f))] }}"),
+            ("{{ a[b:-1] }}", "{{ a[__bounded(b):-1] }}"),
+            ("{% set a, b = c, d -%}", "{% set a, b = __stored((c, d)) -%}"),
+            ("{{ loop.changed(a, b) }}", "{{ loop.changed(*__all_bounded(a, b)) }}"),
+            (
+                "{% macro f(a, b=c == d) %}{% endmacro %}",
+                "{% macro f(a, b=__bounded(c) == __bounded(d)) %}{% endmacro %}",
+            ),
+        ];
+        for (source, expected) in cases {
+            assert_eq!(rewritten(source).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn limits_are_exact() {
+        let length = |bytes: usize| rewritten(&"x".repeat(bytes));
+        assert!(length(super::MAX_SOURCE).is_ok());
+        assert!(
+            length(super::MAX_SOURCE + 1).unwrap_err().contains("262145 bytes, more than the 262144 allowed")
+        );
+        let brackets =
+            |count: usize| rewritten(&format!("{{{{ {}a{} }}}}", "(".repeat(count), ")".repeat(count)));
+        assert!(brackets(super::MAX_DEPTH).is_ok());
+        assert!(brackets(super::MAX_DEPTH + 1).unwrap_err().contains("more than the 100 brackets"));
+        let branches = |count: usize| rewritten(&format!("{{% if a %}}{}", "{% elif a %}".repeat(count - 1)));
+        assert!(branches(super::MAX_BRANCHES).is_ok());
+        assert!(branches(super::MAX_BRANCHES + 1).unwrap_err().contains("more than the 500 branches"));
+        for after in ["[0]", "()", ".a"] {
+            let chain = |count: usize| rewritten(&format!("{{{{ a{} }}}}", after.repeat(count)));
+            assert!(chain(super::MAX_OPERATORS - 2).is_ok(), "{after}");
+            assert!(
+                chain(super::MAX_OPERATORS + 1).unwrap_err().contains("more than the 500 operators"),
+                "{after}"
+            );
+        }
+    }
+
+    #[test]
     fn other_text_stays_as_it_is() {
-        let deep = format!("{{{{ {}a % b{} }}}}", "(".repeat(200), ")".repeat(200));
         for source in [
             "{# a % b #} 100 % 3 { % } {{ '%' }} {{ 'a ~ b' }} %}",
             "{% raw %}{{ a % b }}{%- endraw %}",
@@ -553,7 +767,7 @@ mod tests {
             "{% macro f(a, kwargs) %}{{ kwargs }}{% endmacro %}",
             "{",
             "",
-            &deep,
+            "{% for key, value in pairs.items() recursive %}{% set a | upper %}{% endset %}{{ a[1] }}{{ a['b'] }}",
         ] {
             assert_eq!(rewritten(source).unwrap(), source);
         }

@@ -1,10 +1,9 @@
 //! `generation_config.json` of Hugging Face folders.
 
 use super::config::GenerateConfig;
-use crate::{Result, TextError};
+use crate::{Result, TextError, guard};
 use serde_json::{Map, Value};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The name of the file in a folder.
@@ -144,20 +143,17 @@ impl Settings {
     /// Opens the file in a folder; `None` if there is none.
     fn of_folder(folder: &Path) -> Result<Option<Settings>> {
         let path = folder.join(FILE_NAME);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(TextError::io(&path, error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| TextError::io(&path, error))?;
-        Settings::parse(&bytes, path.display().to_string()).map(Some)
+        match guard::read_file(&path, MAX_BYTES) {
+            Ok(bytes) => Settings::parse(&bytes, path.display().to_string()).map(Some),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(TextError::io(&path, error)),
+        }
     }
 
     fn parse(bytes: &[u8], origin: String) -> Result<Settings> {
         let invalid = |problem: String| TextError::InvalidDefaults { origin: origin.clone(), problem };
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(invalid("the file is longer than 1 MiB".to_owned()));
+            return Err(invalid("the text is longer than 1 MiB".to_owned()));
         }
         match serde_json::from_slice(bytes) {
             Ok(Value::Object(fields)) => Ok(Settings { fields, origin }),

@@ -91,7 +91,7 @@ pub(super) fn engine(vocabulary: GgufVocabulary, kinds: &[TokenType]) -> Result<
     tokenizer.with_pre_tokenizer(Some(splitter(pre).map_err(invalid)?));
     tokenizer.with_decoder(Some(ByteLevel::new(false, false, false)));
     add_special(&mut tokenizer, &vocabulary.tokens, kinds)?;
-    Ok(Engine::Library { tokenizer: Box::new(tokenizer), affixes: Some(affixes) })
+    Ok(Engine::Library { tokenizer: Box::new(tokenizer), affixes: Some(affixes), growth: 1 })
 }
 
 /// Registers control and user-defined tokens, so that their text becomes these tokens.

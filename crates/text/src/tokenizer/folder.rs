@@ -2,7 +2,7 @@
 
 use super::{SpecialTokens, Tokenizer, json};
 use crate::generate::end_ids_of_folder;
-use crate::{Result, TextError};
+use crate::{Result, TextError, guard};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
@@ -130,7 +130,7 @@ fn read_json<T: DeserializeOwned>(file: &Path) -> Result<Option<T>> {
 
 /// Reads a file; `None` if it does not exist.
 fn read(file: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(file) {
+    match guard::read_file(file, json::MAX_FILE) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(TextError::io(file, error)),

@@ -7,6 +7,9 @@ use crate::{Result, TextError};
 /// The origin that errors name.
 pub(super) const ORIGIN: &str = "GGUF vocabulary";
 
+/// The longest token in bytes. Those of published models have at most 512.
+const MAX_TOKEN: usize = 1 << 12;
+
 /// Tokens that end a turn or a text in well-known families, beside EOS.
 const END_TOKENS: [&str; 9] = [
     "<|eot_id|>",
@@ -91,6 +94,7 @@ pub(super) enum TokenType {
 /// Builds the tokenizer of a vocabulary.
 pub(super) fn tokenizer(mut vocabulary: GgufVocabulary) -> Result<Tokenizer> {
     vocabulary.check_ids()?;
+    vocabulary.check_tokens()?;
     let kinds = vocabulary.kinds()?;
     let mut special = SpecialTokens {
         bos: vocabulary.bos,
@@ -157,6 +161,18 @@ impl GgufVocabulary {
             return Err(TextError::invalid_tokenizer(ORIGIN, problem));
         }
         self.token_types.iter().enumerate().map(|(id, &kind)| TokenType::new(id, kind)).collect()
+    }
+
+    /// Refuses long tokens: encoding looks up the text of each length that a token has.
+    fn check_tokens(&self) -> Result<()> {
+        match self.tokens.iter().position(|token| token.len() > MAX_TOKEN) {
+            Some(id) => {
+                let bytes = self.tokens[id].len();
+                let problem = format!("token {id} has {bytes} bytes, more than the {MAX_TOKEN} allowed");
+                Err(TextError::invalid_tokenizer(ORIGIN, problem))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses special tokens outside the vocabulary.

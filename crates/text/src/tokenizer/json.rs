@@ -1,12 +1,19 @@
 //! Tokenizers of the `tokenizers` crate, from `tokenizer.json`.
 
+use super::bounds::Document;
 use super::{Engine, SpecialTokens, Tokenizer, room, tokenization};
-use crate::{Result, TextError};
+use crate::{Result, TextError, guard};
 use kiln_store::StoreError;
-use serde::Deserialize;
-use std::borrow::Cow;
-use std::collections::HashMap;
 use tokenizers::{PostProcessor, TruncationDirection};
+
+/// The longest `tokenizer.json` in bytes. Those of published models have at most 40 MB.
+pub(super) const MAX_FILE: u64 = 128 << 20;
+
+/// The most bytes of a text after its normalization.
+const MAX_ENCODED: usize = 128 << 20;
+
+/// A text to try a tokenizer with.
+const TRIAL: &str = "a B 1.";
 
 /// Tokens of well-known families, for a file that does not name its special tokens.
 const BOS: [&str; 6] = ["<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>"];
@@ -17,8 +24,19 @@ const UNKNOWN: [&str; 2] = ["<unk>", "[UNK]"];
 /// Reads a `tokenizer.json`.
 pub(super) fn tokenizer(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
     refuse_stand_in(bytes, origin)?;
-    check_merges(bytes, origin)?;
     let invalid = |problem: String| TextError::invalid_tokenizer(origin, problem);
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(invalid(format!("it has {} bytes, more than the {MAX_FILE} allowed", bytes.len())));
+    }
+    guard::on_own_stack(|| read(bytes, origin)).map_err(invalid)?
+}
+
+fn read(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
+    let invalid = |problem: String| TextError::invalid_tokenizer(origin, problem);
+    let document: Document<'_> =
+        serde_json::from_slice(bytes).map_err(|error| invalid(format!("not a tokenizer.json: {error}")))?;
+    let growth = document.check().map_err(invalid)?;
+    drop(document);
     let mut library = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| invalid(error.to_string()))?;
     let max_length = library.get_truncation().map(|truncation| truncation.max_length);
     let of_padding = library.get_padding().map(|padding| padding.pad_id);
@@ -33,8 +51,15 @@ pub(super) fn tokenizer(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
         padding: of_padding.or_else(|| find(&PADDING)),
     };
     special.add_end(special.eos);
-    let engine = Engine::Library { tokenizer: Box::new(library), affixes: None };
-    Ok(Tokenizer { engine, special, chat_template: None, max_length })
+    let engine = Engine::Library { tokenizer: Box::new(library), affixes: None, growth };
+    let tokenizer = Tokenizer { engine, special, chat_template: None, max_length };
+    // Special tokens that do not exist, and steps without a length, fail with every text.
+    match tokenizer.encode(TRIAL, true) {
+        Err(TextError::Tokenization { problem, .. }) if problem.starts_with(guard::PANIC) => {
+            Err(invalid(problem))
+        }
+        Ok(_) | Err(_) => Ok(tokenizer),
+    }
 }
 
 /// Refuses a pointer of Git LFS, a page or an empty file.
@@ -47,8 +72,26 @@ pub(super) fn refuse_stand_in(bytes: &[u8], origin: &str) -> Result<()> {
     }
 }
 
-/// Encodes text. `max` counts special tokens.
+/// Encodes text. `max` counts special tokens, and `growth` is the most bytes that a byte of text becomes.
 pub(super) fn encode(
+    library: &tokenizers::Tokenizer,
+    text: &str,
+    add_special: bool,
+    max: Option<usize>,
+    growth: usize,
+) -> Result<Vec<u32>> {
+    let failed = |problem| TextError::Tokenization { action: "encode the text", problem };
+    if text.len() > MAX_ENCODED / growth {
+        return Err(failed(format!(
+            "it has {} bytes, more than the {} that this tokenizer accepts\n  hint: split the text",
+            text.len(),
+            MAX_ENCODED / growth
+        )));
+    }
+    guard::caught(|| encode_unguarded(library, text, add_special, max)).map_err(failed)?
+}
+
+fn encode_unguarded(
     library: &tokenizers::Tokenizer,
     text: &str,
     add_special: bool,
@@ -68,68 +111,4 @@ pub(super) fn encode(
         .post_process(encoding, None, add_special)
         .map_err(|error| tokenization("add the special tokens", &*error))?;
     Ok(encoding.get_ids().to_vec())
-}
-
-/// The parts of a `tokenizer.json` whose lengths the library does not check.
-#[derive(Deserialize)]
-struct Document<'a> {
-    #[serde(borrow)]
-    model: Option<Model<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Model<'a> {
-    #[serde(borrow, default)]
-    vocab: Vocabulary<'a>,
-    #[serde(borrow, default)]
-    merges: Vec<Merge<'a>>,
-    #[serde(borrow)]
-    continuing_subword_prefix: Option<Cow<'a, str>>,
-}
-
-/// A vocabulary is a map, or in Unigram models a list.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Vocabulary<'a> {
-    Map(#[serde(borrow)] HashMap<Cow<'a, str>, u32>),
-    Other(serde::de::IgnoredAny),
-}
-
-impl Default for Vocabulary<'_> {
-    fn default() -> Self {
-        Vocabulary::Other(serde::de::IgnoredAny)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Merge<'a> {
-    Pair(#[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Cow<'a, str>),
-    Joined(#[serde(borrow)] Cow<'a, str>),
-}
-
-/// Refuses merges whose result is longer than every token: the library would panic.
-fn check_merges(bytes: &[u8], origin: &str) -> Result<()> {
-    let document: Document<'_> = serde_json::from_slice(bytes)
-        .map_err(|error| TextError::invalid_tokenizer(origin, format!("not a tokenizer.json: {error}")))?;
-    let Some(Model { vocab: Vocabulary::Map(vocab), merges, continuing_subword_prefix }) = document.model
-    else {
-        return Ok(());
-    };
-    let longest = vocab.keys().map(|token| token.len()).max().unwrap_or(0);
-    let prefix = continuing_subword_prefix.map_or(0, |prefix| prefix.len());
-    for (index, merge) in merges.iter().enumerate() {
-        let (left, right) = match merge {
-            Merge::Pair(left, right) => (left.len(), right.len()),
-            Merge::Joined(both) => match both.split_once(' ') {
-                Some((left, right)) => (left.len(), right.len()),
-                None => continue,
-            },
-        };
-        if right < prefix || left + right - prefix > longest {
-            let problem = format!("merge {index} makes no token of the vocabulary");
-            return Err(TextError::invalid_tokenizer(origin, problem));
-        }
-    }
-    Ok(())
 }

@@ -60,7 +60,7 @@ pub(super) fn engine(
     tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
     tokenizer.with_decoder(Some(tokenizers::decoders::wordpiece::WordPiece::new(CONTINUATION.into(), true)));
     add_special(&mut tokenizer, &vocabulary.tokens, kinds)?;
-    Ok(Engine::Library { tokenizer: Box::new(tokenizer), affixes: Some(affixes) })
+    Ok(Engine::Library { tokenizer: Box::new(tokenizer), affixes: Some(affixes), growth: 1 })
 }
 
 /// The spelling of BERT's vocabulary. GGUF files mark the starts of words with `▁`, not their continuations with `##`.

@@ -133,6 +133,12 @@ fn errors_name_the_line() {
 #[test]
 fn hostile_templates_end_in_bounded_time() {
     let list = "{% set x = [0] %}".to_owned() + &"{% set x = [x, x] %}".repeat(60);
+    // Arguments of macros, not variables: `x` and `y` are equal, and have 2^60 items each.
+    let twins = |use_them: &str| {
+        "{% macro f(n, x, y) %}{% if n %}{{ f(n - 1, [x, x], [y, y]) }}{% else %}".to_owned()
+            + use_them
+            + "{% endif %}{% endmacro %}{{ f(60, 0, 0) }}"
+    };
     let hostile = [
         "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}".to_owned(),
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}".to_owned(),
@@ -159,6 +165,58 @@ fn hostile_templates_end_in_bounded_time() {
         "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = [ns.s, ns.s]|join %}{% endfor %}".to_owned(),
         "{% set ns = namespace(s='/') %}{% for a in range(99) %}{% set ns.s = ns.s|urlencode ~ ns.s %}{% endfor %}".to_owned(),
         "{% macro f() %}{{ varargs }}{% set f = f %}{{ f(*varargs) }}{% endmacro %}{{ f(1) }}".to_owned(),
+        // Comparing, hashing, sorting and joining values that contain others many times.
+        format!("{list}{{{{ x == [0] }}}}"),
+        twins("{{ x == y }}"),
+        twins("{{ x < y }}"),
+        twins("{{ x in [y] }}"),
+        twins("{% if [x] is eq([y]) %}{% endif %}"),
+        twins("{{ [x, y]|sort }}"),
+        twins("{{ [x, y]|unique|list }}"),
+        twins("{{ [x, y]|max }}"),
+        twins("{{ [[x, 1]]|groupby(0) }}"),
+        twins("{{ [{'a': x}]|selectattr('a', 'eq', y)|list }}"),
+        twins("{{ [x, x].count(y) }}"),
+        twins("{{ ''.join([x]) }}"),
+        twins("{{ '{}'.format(x) }}"),
+        twins("{{ {x: 1}[y] }}"),
+        twins("{{ {'a': 1}.get(x) }}"),
+        twins("{% for a in [x, y] %}{{ loop.changed(a) }}{% endfor %}"),
+        twins("{{ x|upper }}"),
+        // Values that contain others deeply.
+        "{% set ns = namespace(s=[]) %}{% for a in range(99999) %}{% set ns.s = [ns.s] %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s=[]) %}{% for a in range(99999) %}{% set ns.s = {'a': ns.s} %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s=[]) %}{% for a in range(99999) %}{% set ns.s = namespace(s=ns.s) %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s=[1]) %}{% for a in range(9999) %}{% set ns.s = ns.s * 2 %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s=[1]) %}{% for a in range(9999) %}{% set ns.s = ns.s + ns.s %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s=[1]) %}{% set ns.s = [ns] %}{{ ns.s == [1] }}".to_owned(),
+        "{% macro f(x) %}{{ f([x, x]) }}{% endmacro %}{{ f(1) }}".to_owned(),
+        "{% for a in [[1]] recursive %}{{ loop([[a]]) }}{% endfor %}".to_owned(),
+        // Sources that nest deeply.
+        format!("{{{{ {}1 }}}}", "not ".repeat(60_000)),
+        format!("{{{{ {}1 }}}}", "1+".repeat(120_000)),
+        format!("{{{{ 1{} }}}}", "|upper".repeat(40_000)),
+        format!("{{{{ {}1 }}}}", "not ".repeat(100_000)),
+        format!("{{{{ {}1 }}}}", "1+".repeat(500_000)),
+        format!("{{{{ 1{} }}}}", "|upper".repeat(200_000)),
+        format!("{{{{ a{} }}}}", "[0]".repeat(50_000)),
+        format!("{{{{ a{} }}}}", "()".repeat(50_000)),
+        format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(20_000)),
+        "{% for a in b %}".repeat(10_000),
+        "{% raw %}".repeat(20_000),
+        "{% macro f() %}{{ varargs }}".repeat(5_000),
+        // Text and lists that one call makes.
+        "{{ [1]|batch(1000000000000, 0)|list }}".to_owned(),
+        "{{ [1]|slice(1000000000000)|list }}".to_owned(),
+        "{{ ('x' * 100000)|replace('', 'y' * 100000) }}".to_owned(),
+        "{{ ('x' * 100000).replace('', 'y' * 100000) }}".to_owned(),
+        "{{ ('\n' * 1000000)|indent(1000000) }}".to_owned(),
+        "{{ '{:>1000000000000}'.format(1) }}".to_owned(),
+        "{{ '{:>{}}'.format(1, 1000000000000) }}".to_owned(),
+        "{{ ('{0}' * 10000).format('x' * 100000) }}".to_owned(),
+        "{{ range(100000)|map('string')|join('x' * 100000) }}".to_owned(),
+        "{{ (1, 2) * 1000000000 }}".to_owned(),
+        "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = ns.s|replace('x', 'xx') %}{% endfor %}".to_owned(),
         format!("{{{{ {} }}}}", "a % ".repeat(10_000)),
         format!("{{{{ {} a }}}}", "a ~ ".repeat(10_000)),
     ];

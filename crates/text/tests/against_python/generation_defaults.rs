@@ -106,7 +106,7 @@ fn a_folder_may_have_no_file_and_long_files_are_refused() {
     let error = open().unwrap_err().to_string();
     assert!(error.contains(path.to_str().unwrap()) && error.contains("`top_k`"), "{error}");
     std::fs::write(&path, format!("{}{{}}", " ".repeat(1 << 20))).unwrap();
-    assert!(open().unwrap_err().to_string().contains("longer than 1 MiB"));
+    assert!(open().unwrap_err().to_string().contains("more than the 1048576 bytes"));
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     assert!(open().is_err());

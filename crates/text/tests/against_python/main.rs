@@ -8,6 +8,7 @@ mod generation_defaults;
 mod perplexity;
 mod sampling;
 mod tokenizer;
+mod untrusted_tokenizer;
 
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
