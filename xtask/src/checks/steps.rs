@@ -9,7 +9,7 @@ use super::newcomer;
 use crate::process::{self, announce_and_run};
 use crate::programs::{self, Program};
 use crate::workspace::Workspace;
-use crate::{dashboard, engines, fuzz, goldens, gpu, kill, suite};
+use crate::{attack, dashboard, engines, fuzz, goldens, gpu, kill, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
@@ -77,6 +77,12 @@ pub(crate) const STEPS: &[Step] = &[
             kill::killer(context.workspace, 20).announce_and_start()?;
             kill::run_killer(context.workspace, 5).announce_and_start()
         },
+    },
+    Step {
+        name: "attack",
+        about: "Kiln resists untrusted clients, files and ops within bounds on time and memory (short form)",
+        can_run: |context| has_target(context, "bin", attack::PROGRAM),
+        run: |context, _| attack::attacker(context.workspace, &["--short"]).announce_and_start(),
     },
     Step {
         name: "newcomer",
