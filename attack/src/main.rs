@@ -1,7 +1,7 @@
 //! Attacks on Kiln by untrusted clients and files: `cargo xtask attack`.
 //!
-//! Each attack runs in a process of its own, with a bound on its time and one on its memory. The last line is
-//! `N passed, M failed`.
+//! Each attack runs in a process of its own, with a bound on its time and one on its memory: a hang, a panic, an abort, too
+//! much memory and a wrong result are failures. The last line is `N passed, M failed`.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,8 @@ kiln-attack [OPTIONS]: attacks by untrusted clients and files
 
   --short        only the attacks that need a few seconds
   --only TEXT    only the attacks whose name contains the text
-  --list         print the names
+  --list         print their names, and run nothing
+  --help         print this text
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match *words.as_slice() {
         ["--one", name] => run_one(name),
+        ["--help" | "-h"] => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
         _ => match Selection::parse(&words) {
             Ok(selection) => selection.run(),
             Err(message) => {
@@ -47,7 +52,7 @@ fn run_one(name: &str) -> ExitCode {
         eprintln!("there is no attack `{name}`");
         return ExitCode::FAILURE;
     };
-    match (attack.run)() {
+    match attack.run_here() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("{reason}");
@@ -100,12 +105,46 @@ fn report(attack: &Attack) -> bool {
     match attack.run_in_child() {
         Ok(resisted) => {
             let seconds = resisted.time.as_secs_f64();
-            println!("{:<50} ok      {seconds:>7.2} s {:>6} MiB", attack.name, resisted.megabytes);
+            let megabytes = resisted.megabytes.map_or("?".to_owned(), |megabytes| megabytes.to_string());
+            println!("{:<50} ok      {seconds:>7.2} s {megabytes:>6} MiB", attack.name);
             true
         }
         Err(failure) => {
             println!("{:<50} FAILED  {failure}", attack.name);
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_attack_has_its_own_name_and_bounds() {
+        let attacks = attacks();
+        let names: BTreeSet<&str> = attacks.iter().map(|attack| attack.name).collect();
+        assert_eq!(names.len(), attacks.len(), "two attacks share a name: {names:?}");
+        for attack in attacks {
+            assert!(attack.seconds > 0 && attack.megabytes > 0, "{}", attack.name);
+        }
+    }
+
+    #[test]
+    fn options_select_attacks() {
+        let attack = |name, short| Attack { name, seconds: 1, megabytes: 1, short, run: || Ok(()) };
+        let (quick, slow) = (attack("server/quick", true), attack("files/slow", false));
+        let selected = |words: &[&'static str]| {
+            let selection = Selection::parse(words).unwrap();
+            (selection.contains(&quick), selection.contains(&slow))
+        };
+        assert_eq!(selected(&[]), (true, true));
+        assert_eq!(selected(&["--short"]), (true, false));
+        assert_eq!(selected(&["--only", "files"]), (false, true));
+        assert_eq!(selected(&["--short", "--only", "files"]), (false, false));
+        assert!(Selection::parse(&["--only"]).is_err());
+        assert!(Selection::parse(&["--long"]).is_err_and(|error| error.contains("--long")));
     }
 }

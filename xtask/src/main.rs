@@ -3,7 +3,8 @@
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and reports
 //! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
 //! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
-//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] tests checkpoints against crashes,
+//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`attack`] plays untrusted clients and files,
+//! [`kill`] tests checkpoints against crashes,
 //! [`mod@dashboard`] tests the dashboard in a terminal, [`mod@pictures`] makes the README's pictures,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. Programs of the
@@ -14,6 +15,7 @@
 
 mod accuracy;
 mod args;
+mod attack;
 mod bench;
 mod bundle;
 mod checks;
@@ -125,6 +127,10 @@ commands
              --engine NAME reference, flex, cpu, router, remote, candle, libtorch, cuda or wgpu
              --part K/N    every Nth case of each group, from the Kth on, and that part of the programs
              --limits L    webgpu: the limits and features of browsers, for --engine wgpu
+  attack   attack Kiln by untrusted clients, files and ops, each in a process with bounds on time and memory
+             --short       only the attacks that need a few seconds
+             --only TEXT   only the attacks whose name contains this
+             --list        print their names, and run nothing
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
              --runs N      kill N training runs instead, and resume them: they must end bit-identical
@@ -177,6 +183,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = words.collect();
     let done = match command.as_str() {
         "accuracy" => accuracy::run(&rest),
+        "attack" => attack::run(&rest),
         "test" => checks::run(&rest),
         "tidy" => tidy::run(&rest),
         "bench" => bench::run(&rest),

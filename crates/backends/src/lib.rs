@@ -63,7 +63,7 @@ pub mod gpu {
 }
 pub use device::{Device, DeviceInfo, DeviceKind, Dyn};
 pub use element::{FloatElement, IntElement};
-pub use fusion::{Fusion, with_fusion};
+pub use fusion::{Fusion, set_plan_limit, with_fusion};
 pub use kiln_autocast::LowPrecision;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;

@@ -44,8 +44,8 @@ impl Cpu {
     /// once.
     ///
     /// # Panics
-    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES` or `KILN_INT8_ACTIVATIONS` has a value that is not
-    /// [accepted](crate).
+    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES`, `KILN_PLAN_CACHE_BYTES` or
+    /// `KILN_INT8_ACTIVATIONS` has a value that is not [accepted](crate).
     pub fn new() -> Cpu {
         Cpu::with_pool(Pool::shared())
     }
@@ -54,8 +54,8 @@ impl Cpu {
     /// `threads`, everything runs on the caller's thread.
     ///
     /// # Panics
-    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES` or
-    /// `KILN_INT8_ACTIVATIONS` has a value that is not [accepted](crate).
+    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES`,
+    /// `KILN_PLAN_CACHE_BYTES` or `KILN_INT8_ACTIVATIONS` has a value that is not [accepted](crate).
     #[track_caller]
     pub fn with_threads(threads: usize) -> Cpu {
         Cpu::with_pool(Pool::new(threads))
@@ -104,6 +104,25 @@ impl Cpu {
     /// The number of threads that share the work of one op.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// Sets the maximum size of cached fused regions in bytes, and drops the least recently used regions above it.
+    /// Default: `KILN_PLAN_CACHE_BYTES`, or 128 MiB. A region of ten instructions takes about 5 KiB for each set of shapes
+    /// and layouts. A region that is not cached is compiled again at each run.
+    ///
+    /// ```
+    /// let cpu = kiln_cpu::Cpu::with_threads(1);
+    /// cpu.set_plan_limit(1 << 20);
+    /// assert_eq!(cpu.plan_bytes(), 0);
+    /// ```
+    pub fn set_plan_limit(&self, bytes: usize) {
+        self.plans.set_limit(bytes);
+    }
+
+    /// The size of the cached fused regions in bytes. A region larger than the [limit](Cpu::set_plan_limit) stays until
+    /// the next one.
+    pub fn plan_bytes(&self) -> usize {
+        self.plans.bytes()
     }
 
     /// The number of compiled fused regions in the cache, one for each set of operand layouts. The cache is bounded:

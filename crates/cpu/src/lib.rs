@@ -26,7 +26,8 @@
 //! vector instructions are then those of the target's baseline.
 //!
 //! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
-//! instruction set, for tests; `KILN_CPU_POOL_BYTES` limits the cached bytes of freed memory; `KILN_INT8_ACTIVATIONS`
+//! instruction set, for tests; `KILN_CPU_POOL_BYTES` limits the cached bytes of freed memory; `KILN_PLAN_CACHE_BYTES` limits
+//! the size of cached fused regions ([`Cpu::set_plan_limit`]); `KILN_INT8_ACTIVATIONS`
 //! (`on`, `off`) rounds activations to one byte in matmuls with quantized blocks ([`Cpu::with_int8_activations`]).
 //!
 //! With the crate feature `blas`, large matmuls of `f32` and `f64` run in the vendor's BLAS: OpenBLAS, oneMKL or Accelerate,

@@ -19,9 +19,10 @@ fn child_process_opens_an_engine() {
 #[test]
 fn invalid_settings_are_refused() {
     let cases = [
-        ("KILN_NUM_THREADS", ["0", "-1", "abc", "100000"], "a number of threads from 1 to 1024"),
+        ("KILN_NUM_THREADS", ["0", "-1", "1025", "20000"], "a number of threads from 1 to 1024"),
         ("KILN_CPU_ISA", ["bogus", "AVX2", "0", "sse"], "`scalar`"),
         ("KILN_CPU_POOL_BYTES", ["-1", "1 GB", "many", "1e9"], "a number of bytes"),
+        ("KILN_PLAN_CACHE_BYTES", ["-1", "1 GB", "many", "1e9"], "a number of bytes"),
         ("KILN_INT8_ACTIVATIONS", ["2", "yes", "int8", "ON"], "`on` or `off`"),
     ];
     for (name, values, hint) in cases {
@@ -42,6 +43,7 @@ fn empty_and_valid_settings_are_accepted() {
         ("KILN_NUM_THREADS", " 3 "),
         ("KILN_CPU_ISA", "scalar"),
         ("KILN_CPU_POOL_BYTES", "0"),
+        ("KILN_PLAN_CACHE_BYTES", "0"),
         ("KILN_INT8_ACTIVATIONS", "off"),
     ];
     for (name, value) in cases {
@@ -50,6 +52,23 @@ fn empty_and_valid_settings_are_accepted() {
     }
     let text = String::from_utf8(child("KILN_NUM_THREADS", "3").stdout).unwrap();
     assert!(text.contains("3 threads"), "{text}");
+}
+
+/// A limit of the address space that the threads' stacks exceed: as many start as fit.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_do_not_fit_into_memory_are_left_out() {
+    for kibibytes in (600_000..2_400_000).step_by(150_000) {
+        let program = std::env::current_exe().unwrap();
+        let script = format!(
+            "ulimit -c 0; ulimit -v {kibibytes}; exec \"$0\" --ignored --exact child_process_opens_an_engine --nocapture"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(program).env("KILN_NUM_THREADS", "1024");
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kibibytes} KiB: {}: {text}", output.status);
+    }
 }
 
 #[test]

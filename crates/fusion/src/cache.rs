@@ -7,26 +7,39 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use kiln_ir::{FxHasher, Program};
 
-/// The size limit of the plan cache in bytes; the least recently used plan is evicted. A training step of some 1,500
-/// ops takes about 0.8 MiB for each set of shapes.
-const MOST_PLAN_BYTES: usize = 256 << 20;
-
-/// The size limit of templates in bytes, each counted with its plan.
-const MOST_TEMPLATE_BYTES: usize = 128 << 20;
+/// The default size limit of the plan cache in bytes; the least recently used plan is evicted. A training step of some
+/// 1,500 ops takes about 0.8 MiB for each set of shapes.
+const MOST_BYTES: usize = 384 << 20;
 
 /// The plan cache: plans by exact structure, and templates for structures of other lengths.
 pub(crate) struct Plans {
     plans: LruCache<Arc<Plan>>,
+    /// Each counted with its plan.
     templates: LruCache<Arc<Template>>,
 }
 
 impl Default for Plans {
+    /// With the limit of the environment.
     fn default() -> Plans {
-        Plans { plans: LruCache::new(MOST_PLAN_BYTES), templates: LruCache::new(MOST_TEMPLATE_BYTES) }
+        #[cfg(feature = "std")]
+        let set: Option<usize> =
+            kiln_ir::setting("KILN_PLAN_CACHE_BYTES", "a number of bytes", |text| text.parse().ok());
+        #[cfg(not(feature = "std"))]
+        let set = None;
+        let mut plans = Plans { plans: LruCache::new(0), templates: LruCache::new(0) };
+        plans.set_limit(set.unwrap_or(MOST_BYTES));
+        plans
     }
 }
 
 impl Plans {
+    /// Sets the size limit in bytes, of which templates may take a third, and evicts what exceeds it. The newest plan and
+    /// the newest template always stay.
+    pub(crate) fn set_limit(&mut self, bytes: usize) {
+        self.templates.set_limit(bytes / 3);
+        self.plans.set_limit(bytes - bytes / 3);
+    }
+
     /// The plan of an equal structure.
     pub(crate) fn find(&mut self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
         self.plans.find(hash, |plan| plan.structure == *structure)
@@ -105,6 +118,12 @@ impl<T: Clone> LruCache<T> {
         self.bytes += bytes;
         self.by_hash.entry(hash).or_default().push(CacheEntry { what, bytes, used: self.clock });
         self.by_use.insert(self.clock, hash);
+        self.set_limit(self.most);
+    }
+
+    /// Sets the limit and evicts the least recently used entries above it.
+    fn set_limit(&mut self, most: usize) {
+        self.most = most;
         while self.bytes > self.most && self.by_use.len() > 1 {
             self.forget_oldest();
         }
@@ -187,6 +206,18 @@ mod tests {
         assert_eq!((recent.bytes, recent.by_use.len(), recent.by_hash.len()), (1000, 1, 1));
         assert_eq!(recent.find(8, |_| true), Some(11), "the last stays");
         assert_eq!(recent.find(7, |_| true), None);
+    }
+
+    #[test]
+    fn a_lower_limit_evicts_at_once_and_zero_leaves_the_newest() {
+        let mut recent = LruCache::new(usize::MAX);
+        (0..10).for_each(|number| recent.add(number, 10, number));
+        recent.set_limit(50);
+        assert_eq!((recent.bytes, recent.by_use.len(), recent.by_hash.len()), (50, 5, 5));
+        recent.set_limit(49);
+        assert_eq!(recent.bytes, 40);
+        recent.set_limit(0);
+        assert_eq!((recent.bytes, recent.find(9, |_| true)), (10, Some(9)));
     }
 
     #[test]

@@ -93,11 +93,17 @@ pub(crate) struct Counters {
 
 impl Fusion {
     /// Creates a layer around an engine, in the mode that the environment selects.
+    ///
+    /// # Panics
+    /// When `KILN_FUSION` or `KILN_PLAN_CACHE_BYTES` has a value that is not accepted.
     pub fn new(inner: Arc<dyn Engine>) -> Fusion {
         Fusion::with_mode(inner, Mode::from_environment())
     }
 
     /// Creates a layer around an engine, in the given mode.
+    ///
+    /// # Panics
+    /// When `KILN_PLAN_CACHE_BYTES` is not a number.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
         let native = native_engine(&inner).caps().native.intersection(inner.caps().native);
         let limits = Limits::of_engine(&inner.caps().machine, native);
@@ -158,6 +164,15 @@ impl Fusion {
             steps_lost: of(&counters.steps_lost),
             bodies_planned: of(&counters.bodies_planned),
         }
+    }
+
+    /// Sets the maximum size of cached plans in bytes, and evicts the least recently used plans above it. The newest plan
+    /// and the template of the newest shapes stay, however large they are. Default: `KILN_PLAN_CACHE_BYTES`, or 384 MiB.
+    ///
+    /// A plan of 1,500 ops takes about 0.8 MiB for each set of shapes. A program that cycles through more shapes than the
+    /// limit holds derives a plan in each step.
+    pub fn set_plan_limit(&self, bytes: usize) {
+        self.shared.plans.lock().set_limit(bytes);
     }
 
     /// Explains which kernels computed a value and why their regions ended. Runs pending ops.

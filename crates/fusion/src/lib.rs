@@ -38,7 +38,8 @@
 //! ```
 //!
 //! Each thread records into a queue of its own. A value may be used on any thread; the first reader runs the queue that
-//! holds it. `KILN_FUSION` in the environment selects a [`Mode`]: `off`, `on`, `check`.
+//! holds it. `KILN_FUSION` in the environment selects a [`Mode`]: `off`, `on`, `check`; `KILN_PLAN_CACHE_BYTES` limits the
+//! size of cached plans ([`Fusion::set_plan_limit`]).
 #![no_std]
 #![forbid(unsafe_code)]
 

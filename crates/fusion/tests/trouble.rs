@@ -250,6 +250,33 @@ fn new_shapes_make_new_plans_and_the_cache_stays_bounded() {
 }
 
 #[test]
+fn the_limit_of_plans_holds_and_eviction_changes_no_result() {
+    let fusion = fusion();
+    let run = |len: usize| {
+        let x = Var::new(&fusion, fusion.write(floats(len)));
+        let found = read(&fusion, (x.exp() + 1.0).ln().into_value()).unwrap();
+        assert!((found[0] - 2f32.ln()).abs() < 1e-6 && found.len() == len);
+        fusion.statistics()
+    };
+    (1..99).for_each(|len| _ = run(len));
+    let unlimited = run(99).plan_bytes;
+    let most = unlimited / 4;
+    fusion.set_plan_limit(usize::try_from(most).unwrap());
+    assert!((1..=most).contains(&fusion.statistics().plan_bytes), "applied at once");
+    for len in 1..300 {
+        let bytes = run(len).plan_bytes;
+        assert!(bytes <= most, "{bytes} bytes of {most} after length {len}");
+    }
+    // Without a cache, each step of another length derives or makes a plan; of the same length it finds the newest.
+    fusion.set_plan_limit(0);
+    let before = run(7);
+    let after = run(7);
+    assert_eq!(after.plans_made, before.plans_made);
+    assert!(run(8).plans_made > after.plans_made && run(7).plans_made > after.plans_made + 1);
+    assert!(fusion.statistics().plan_bytes < unlimited / 10);
+}
+
+#[test]
 fn regions_that_cannot_fuse_are_executed_correctly() {
     let fusion = fusion();
     let empty =

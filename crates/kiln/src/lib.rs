@@ -74,11 +74,14 @@ pub use kiln_ir as ir;
 #[cfg(feature = "ndarray")]
 pub use kiln_ir::ndarray;
 pub use kiln_nn as nn;
+// Named, so that they stand for the modules of equal names in `kiln_tensor`, whose items they have too.
+pub use kiln_nn::{activation, config, loss, module};
 pub use kiln_tensor::*;
 
 /// Tensors, their backends and devices.
 pub mod tensor {
     pub use kiln_backends::*;
+    pub use kiln_nn::{activation, loss, module};
     pub use kiln_tensor::*;
 
     /// The device of a backend; by default that of [`Dyn`], which is [`kiln::Device`](crate::Device).
@@ -102,19 +105,6 @@ pub mod tensor {
     pub mod backend {
         pub use kiln_tensor::{AutodiffBackend, Backend, ForwardBackend, VmapBackend};
     }
-}
-
-/// The module trait with its derive macro, parameters and their gradients, and functions of layers such as `conv2d`.
-pub mod module {
-    pub use kiln_nn::Module;
-    pub use kiln_nn::module::*;
-    pub use kiln_tensor::module::*;
-}
-
-/// The configuration trait with its derive macro.
-pub mod config {
-    pub use kiln_nn::Config;
-    pub use kiln_nn::config::*;
 }
 
 #[cfg(feature = "train")]
@@ -161,13 +151,15 @@ pub mod prelude {
     pub use kiln_backends::{RemoteBackend, RemoteDevice};
     #[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
     pub use kiln_backends::{Wgpu, WgpuDevice};
-    pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
+    pub use kiln_nn::{
+        AutodiffModule, BackendModule, Config, GradientsParams, Module, Param, activation, loss,
+    };
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;
     #[cfg(feature = "std")]
     pub use kiln_tensor::with_device;
     pub use kiln_tensor::{
         Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, ElementConversion, Float, Int, Shape,
-        SliceArg, Tensor, TensorData, ToElement, activation, default_device, einsum, loss, s,
+        SliceArg, Tensor, TensorData, ToElement, default_device, einsum, s,
     };
 }

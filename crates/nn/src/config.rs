@@ -6,6 +6,8 @@ use core::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use kiln_macros::Config;
+
 /// Hyperparameters that are serialized as JSON. Derive it with [`#[derive(Config)]`](macro@crate::Config).
 ///
 /// ```

@@ -99,9 +99,10 @@ pub mod pool {
     };
 }
 
-/// Activation layers and their configurations.
+/// Activation layers, their configurations, and the [functions](kiln_tensor::activation) that they apply.
 pub mod activation {
     pub use crate::layer::activation::*;
+    pub use kiln_tensor::activation::*;
 }
 
 /// Normalisation layers and their configurations.
@@ -134,9 +135,6 @@ pub use attention::{
 pub use config::{Config, ConfigError};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;
-pub use kiln_macros::{Config, Module};
-#[doc(hidden)]
-pub use kiln_tensor as tensor;
 pub use layer::*;
 #[doc(hidden)]
 pub use module::edit_distance;
@@ -150,5 +148,3 @@ pub use recurrent::{
     GruOptions, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmOptions, LstmState, RecurrentLayers,
     RecurrentWeights, Rnn, RnnCell, RnnCellConfig, RnnConfig,
 };
-#[doc(hidden)]
-pub use serde;

@@ -1,4 +1,4 @@
-//! Loss functions as modules.
+//! Loss functions as modules, beside the [functions](kiln_tensor::loss) that they apply.
 //!
 //! A loss is a struct of settings with a method `forward`. Each setting has the default of PyTorch; where Burn differs,
 //! the loss says so. Losses with defaults for all settings have `new()` or `Default`; the others, and all settings, are
@@ -100,7 +100,7 @@ pub use regression::{
 };
 pub use sequence::{CtcLoss, CtcLossConfig, RnntLoss, RnntLossConfig};
 
-pub use kiln_tensor::loss::Reduction;
+pub use kiln_tensor::loss::*;
 
 use crate::{Config, Param, plain_data};
 use alloc::vec::Vec;

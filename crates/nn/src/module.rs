@@ -1,4 +1,5 @@
-//! The module trait: one object-safe traversal over parameters with dotted names.
+//! The module trait: one object-safe traversal over parameters with dotted names. Beside it, the
+//! [functions](kiln_tensor::module) of layers, such as [`conv2d`].
 
 mod any_parameter;
 mod containers;
@@ -29,6 +30,9 @@ pub use pattern::{Pattern, edit_distance};
 pub use summary::{FunctionSummary, LayerSummary, ModuleSummary, Summary};
 pub use table::LayerTable;
 pub use typed::{AutodiffModule, BackendModule, Devices, ModuleOn, ReplaceParameter};
+
+pub use kiln_macros::Module;
+pub use kiln_tensor::module::*;
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -9,7 +9,7 @@ use super::newcomer;
 use crate::process::{self, announce_and_run};
 use crate::programs::{self, Program};
 use crate::workspace::Workspace;
-use crate::{dashboard, engines, fuzz, goldens, gpu, kill, suite};
+use crate::{attack, dashboard, engines, fuzz, goldens, gpu, kill, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
@@ -77,6 +77,12 @@ pub(crate) const STEPS: &[Step] = &[
             kill::killer(context.workspace, 20).announce_and_start()?;
             kill::run_killer(context.workspace, 5).announce_and_start()
         },
+    },
+    Step {
+        name: "attack",
+        about: "Kiln resists untrusted clients, files and ops within bounds on time and memory (short form)",
+        can_run: |context| has_target(context, "bin", attack::PROGRAM),
+        run: |context, _| attack::attacker(context.workspace, &["--short"]).announce_and_start(),
     },
     Step {
         name: "newcomer",
@@ -171,6 +177,12 @@ pub(crate) const STEPS: &[Step] = &[
         can_run: |context| goldens::can_run(&context.workspace.root),
         run: check_goldens,
     },
+    Step {
+        name: "deny",
+        about: "advisories, licences, versions and sources of all dependencies follow deny.toml",
+        can_run: has_advisories,
+        run: |context, _| announce_and_run(process::cargo(&context.workspace.root).args(DENY)),
+    },
     Step { name: "gpu", about: "the GPU engines pass the suite", can_run: has_gpu, run: gpu_tests },
 ];
 
@@ -215,6 +227,9 @@ const DEBIAN_LIBTORCH: &[&str] = &["libtorch-dev"];
 
 /// Their packages of Vulkan's loader and of lavapipe, which runs Vulkan on the CPU.
 const DEBIAN_VULKAN: &[&str] = &["mesa-vulkan-drivers", "libvulkan1"];
+
+/// What the step looks at: all checks, over all features (`deny.toml`).
+const DENY: &[&str] = &["deny", "check", "advisories", "bans", "licenses", "sources"];
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
@@ -439,6 +454,21 @@ fn check_bench(context: &Context) -> Result<(), String> {
     let packages = ["-p", "bench-kiln", "-p", "bench-models", "-p", "bench-protocol"];
     let words = [&["check", "--all-targets"][..], &packages].concat();
     run_locked(context, "bench", &words, &mut Tally::default())
+}
+
+/// Looks for cargo-deny, and for the database of advisories: it downloads that once, and checks offline then.
+fn has_advisories(context: &Context) -> Result<(), String> {
+    let deny =
+        |words: &[&str]| process::succeeds(process::cargo(&context.workspace.root).arg("deny").args(words));
+    if !deny(&["--version"]) {
+        return Err("cargo-deny is not installed; `cargo install cargo-deny` adds it".to_owned());
+    }
+    let found = deny(&["fetch", "db"]);
+    if found {
+        Ok(())
+    } else {
+        Err("the database of advisories is not reachable (`cargo deny fetch db`)".to_owned())
+    }
 }
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {

@@ -93,11 +93,22 @@ impl Team {
         });
         let start = |i: usize| {
             let shared = shared.clone();
+            let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
             let thread = std::thread::Builder::new().name(alloc::format!("kiln-cpu-{i}"));
-            thread.spawn(move || shared.serve()).is_ok()
+            let body = move || {
+                // Fails where nobody waits for it.
+                _ = ready.send(());
+                shared.serve();
+            };
+            let is_started = has_room() && thread.spawn(body).is_ok();
+            if is_started && helpers >= processors {
+                _ = is_ready.recv();
+            }
+            is_started
         };
-        let started: Vec<bool> = (0..helpers).map(start).collect();
-        started.contains(&true).then_some(Team { shared })
+        // After a failure there is no memory for another one either.
+        let started = (0..helpers).take_while(|&i| start(i)).count();
+        (started > 0).then_some(Team { shared })
     }
 
     /// Calls the function with every number below `parts`, each once, on the caller's thread and on idle workers. It
@@ -300,6 +311,18 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, ()> {
         lock(&self.sleeping)
     }
+}
+
+/// Whether a thread has the memory to start. The system library aborts the process if a new thread finds none for its
+/// signal stack, so that many threads start one after the other.
+fn has_room() -> bool {
+    /// The stack of a thread, its signal stack and as much again.
+    const ROOM: usize = 4 << 20;
+    // The compiler would leave out an allocation without a use.
+    let mut room = Vec::<u8>::new();
+    let is_free = room.try_reserve_exact(ROOM).is_ok();
+    core::hint::black_box(room.as_ptr());
+    is_free
 }
 
 /// Spins until the predicate is true or the time is over. The thread does not yield: on a busy machine that costs a

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use kiln_ir::{FusedOp, Instruction, Program};
 use smallvec::SmallVec;
 
-/// The size limit of plans in bytes. Beyond it, the least recently used half is dropped. A region of ten instructions
-/// takes about 5 KiB for each set of shapes and layouts.
+/// The default size limit of plans in bytes. Beyond it, the least recently used half is dropped. A region of ten
+/// instructions takes about 5 KiB for each set of shapes and layouts.
 const MOST_BYTES: usize = 128 << 20;
 
 /// The kind and layout of an operand.
@@ -47,8 +47,14 @@ struct Plans {
 }
 
 impl Default for Plans {
+    /// With the limit of the environment.
     fn default() -> Plans {
-        Plans { by_program: BTreeMap::new(), bytes: 0, most: MOST_BYTES, clock: 0 }
+        #[cfg(feature = "std")]
+        let set: Option<usize> =
+            kiln_ir::setting("KILN_PLAN_CACHE_BYTES", "a number of bytes", |text| text.parse().ok());
+        #[cfg(not(feature = "std"))]
+        let set = None;
+        Plans { by_program: BTreeMap::new(), bytes: 0, most: set.unwrap_or(MOST_BYTES), clock: 0 }
     }
 }
 
@@ -71,6 +77,19 @@ impl Cache {
         plan
     }
 
+    /// Sets the size limit in bytes, and drops plans above it.
+    pub(crate) fn set_limit(&self, bytes: usize) {
+        self.0.with(|plans| {
+            plans.most = bytes;
+            plans.make_room(0);
+        });
+    }
+
+    /// The size of the cached plans in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.with(|plans| plans.bytes).unwrap_or(0)
+    }
+
     /// The number of cached plans that are compiled.
     pub(crate) fn compiled(&self) -> usize {
         let count = |plans: &mut Plans| {
@@ -90,9 +109,7 @@ impl Plans {
     }
 
     fn add(&mut self, key: usize, entry: Entry) {
-        if self.bytes + entry.bytes > self.most {
-            self.shrink();
-        }
+        self.make_room(entry.bytes);
         debug_assert!(address(&entry.op) == key);
         let entries = self.by_program.entry(key).or_default();
         // Another thread may have inserted it meanwhile.
@@ -102,6 +119,14 @@ impl Plans {
         }
     }
 
+    /// Drops plans until so many bytes more are within the limit. A plan beyond the whole limit is the only one.
+    fn make_room(&mut self, bytes: usize) {
+        while self.bytes.saturating_add(bytes) > self.most && !self.by_program.is_empty() {
+            self.shrink();
+        }
+    }
+
+    /// Drops the least recently used half, at least one plan.
     fn shrink(&mut self) {
         let mut used: Vec<u64> = self.by_program.values().flatten().map(|entry| entry.used).collect();
         used.sort_unstable();
@@ -204,5 +229,25 @@ mod tests {
         }
         assert!(plans.find(&ops[1], &OperandLayouts::new()).is_none());
         assert!(plans.find(&ops[998], &OperandLayouts::new()).is_some());
+    }
+
+    #[test]
+    fn large_plans_and_lower_limits_evict_as_many_as_needed() {
+        let mut plans = Plans { most: 100, ..Plans::default() };
+        let ops: Vec<FusedOp> = (0..12).map(|_| FusedOp::new(Program::default())).collect();
+        let add = |plans: &mut Plans, number: usize, bytes| {
+            plans.add(address(&ops[number]), entry(&ops[number], bytes));
+            assert!(plans.find(&ops[number], &OperandLayouts::new()).is_some());
+        };
+        (0..10).for_each(|number| add(&mut plans, number, 10));
+        assert_eq!(plans.bytes, 100);
+        add(&mut plans, 10, 95);
+        assert_eq!((plans.bytes, plans.by_program.len()), (95, 1), "half of the others would be too many");
+        add(&mut plans, 11, 1000);
+        assert_eq!((plans.bytes, plans.by_program.len()), (1000, 1), "the newest stays");
+        let cache = Cache::default();
+        cache.0.with(|kept| *kept = plans);
+        cache.set_limit(999);
+        assert_eq!(cache.bytes(), 0);
     }
 }

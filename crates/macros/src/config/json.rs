@@ -13,9 +13,12 @@ use syn::{Fields, Ident};
 pub(crate) fn impls(input: &Input) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, _) = input.generics.split_for_impl();
-    let writes = bounded(input, quote!(#krate::serde::Serialize));
-    let reads = bounded(input, quote!(#krate::serde::de::DeserializeOwned));
-    let both = bounded(input, quote!(#krate::serde::Serialize + #krate::serde::de::DeserializeOwned));
+    let writes = bounded(input, quote!(#krate::module::derived::serde::Serialize));
+    let reads = bounded(input, quote!(#krate::module::derived::serde::de::DeserializeOwned));
+    let both = bounded(
+        input,
+        quote!(#krate::module::derived::serde::Serialize + #krate::module::derived::serde::de::DeserializeOwned),
+    );
     let (serialize, copy) = match &input.body {
         Body::Struct(options) => (write_struct(input, options), copy_of_struct(input, options)),
         Body::Enum(variants) => (write_enum(input, variants), copy_of_enum(input, variants)),
@@ -25,8 +28,8 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
     let (read_generics, _, _) = read_generics.split_for_impl();
     quote! {
         #[automatically_derived]
-        impl #generics #krate::serde::Serialize for #name #arguments #writes {
-            fn serialize<Ser: #krate::serde::Serializer>(
+        impl #generics #krate::module::derived::serde::Serialize for #name #arguments #writes {
+            fn serialize<Ser: #krate::module::derived::serde::Serializer>(
                 &self,
                 serializer: Ser,
             ) -> ::core::result::Result<Ser::Ok, Ser::Error> {
@@ -38,11 +41,11 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
             #copy
 
             #[automatically_derived]
-            impl #read_generics #krate::serde::Deserialize<'de> for #name #arguments #reads {
-                fn deserialize<De: #krate::serde::Deserializer<'de>>(
+            impl #read_generics #krate::module::derived::serde::Deserialize<'de> for #name #arguments #reads {
+                fn deserialize<De: #krate::module::derived::serde::Deserializer<'de>>(
                     deserializer: De,
                 ) -> ::core::result::Result<Self, De::Error> {
-                    <__Copy #arguments as #krate::serde::Deserialize<'de>>::deserialize(deserializer).map(__Copy::original)
+                    <__Copy #arguments as #krate::module::derived::serde::Deserialize<'de>>::deserialize(deserializer).map(__Copy::original)
                 }
             }
         };
@@ -74,13 +77,13 @@ fn write_struct(input: &Input, options: &[ConfigOption]) -> TokenStream {
     let (krate, name, count) = (&input.krate, text(&input.ident), options.len());
     let fields = options.iter().map(|option| {
         let (ident, key) = (&option.ident, text(&option.ident));
-        quote!(#krate::serde::ser::SerializeStruct::serialize_field(&mut writer, #key, &self.#ident)?;)
+        quote!(#krate::module::derived::serde::ser::SerializeStruct::serialize_field(&mut writer, #key, &self.#ident)?;)
     });
     quote! {
         #[allow(unused_mut)]
-        let mut writer = #krate::serde::Serializer::serialize_struct(serializer, #name, #count)?;
+        let mut writer = #krate::module::derived::serde::Serializer::serialize_struct(serializer, #name, #count)?;
         #(#fields)*
-        #krate::serde::ser::SerializeStruct::end(writer)
+        #krate::module::derived::serde::ser::SerializeStruct::end(writer)
     }
 }
 
@@ -92,26 +95,26 @@ fn write_enum(input: &Input, variants: &[Variant]) -> TokenStream {
         let count = bindings.len();
         let body = match &variant.fields {
             Fields::Unit => quote! {
-                #krate::serde::Serializer::serialize_unit_variant(serializer, #enum_name, #index, #key)
+                #krate::module::derived::serde::Serializer::serialize_unit_variant(serializer, #enum_name, #index, #key)
             },
             Fields::Unnamed(_) if count == 1 => quote! {
-                #krate::serde::Serializer::serialize_newtype_variant(serializer, #enum_name, #index, #key, field_0)
+                #krate::module::derived::serde::Serializer::serialize_newtype_variant(serializer, #enum_name, #index, #key, field_0)
             },
             Fields::Unnamed(_) => quote! {{
-                let mut writer = #krate::serde::Serializer::serialize_tuple_variant(
+                let mut writer = #krate::module::derived::serde::Serializer::serialize_tuple_variant(
                     serializer, #enum_name, #index, #key, #count,
                 )?;
-                #(#krate::serde::ser::SerializeTupleVariant::serialize_field(&mut writer, #bindings)?;)*
-                #krate::serde::ser::SerializeTupleVariant::end(writer)
+                #(#krate::module::derived::serde::ser::SerializeTupleVariant::serialize_field(&mut writer, #bindings)?;)*
+                #krate::module::derived::serde::ser::SerializeTupleVariant::end(writer)
             }},
             Fields::Named(fields) => {
                 let keys = fields.named.iter().filter_map(|field| field.ident.as_ref().map(text));
                 quote! {{
-                    let mut writer = #krate::serde::Serializer::serialize_struct_variant(
+                    let mut writer = #krate::module::derived::serde::Serializer::serialize_struct_variant(
                         serializer, #enum_name, #index, #key, #count,
                     )?;
-                    #(#krate::serde::ser::SerializeStructVariant::serialize_field(&mut writer, #keys, #bindings)?;)*
-                    #krate::serde::ser::SerializeStructVariant::end(writer)
+                    #(#krate::module::derived::serde::ser::SerializeStructVariant::serialize_field(&mut writer, #keys, #bindings)?;)*
+                    #krate::module::derived::serde::ser::SerializeStructVariant::end(writer)
                 }}
             }
         };
@@ -137,9 +140,9 @@ fn bindings(fields: &Fields) -> (Vec<Ident>, TokenStream) {
 /// The serde attributes of the generated copy, without those of its fields.
 fn copy_attributes(input: &Input) -> TokenStream {
     let krate = &input.krate;
-    let (serde, name) = (quote!(#krate::serde).to_string(), text(&input.ident));
+    let (serde, name) = (quote!(#krate::module::derived::serde).to_string(), text(&input.ident));
     quote! {
-        #[derive(#krate::serde::Deserialize)]
+        #[derive(#krate::module::derived::serde::Deserialize)]
         #[serde(crate = #serde, rename = #name, deny_unknown_fields)]
         #[allow(clippy::all)]
     }

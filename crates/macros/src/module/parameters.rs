@@ -79,7 +79,7 @@ impl Parameters {
     pub(crate) fn for_backend_module(&self, input: &Input) -> Pieces {
         let (krate, backend) = (&input.krate, self.backend());
         let mut bounds = self.plain_bounds();
-        bounds.push(quote!(#backend: #krate::tensor::Backend));
+        bounds.push(quote!(#backend: #krate::module::derived::tensor::Backend));
         bounds.extend(self.modules.iter().map(|module| quote!(#module: #krate::BackendModule<#backend>)));
         bounds.extend(
             self.constant_fields(input).map(|ty| quote!(#ty: #krate::module::derived::AlsoOn<#backend>)),
@@ -91,7 +91,7 @@ impl Parameters {
         let (krate, target) = (&input.krate, self.target());
         let mut bounds = self.plain_bounds();
         bounds.extend(self.plain.iter().map(|ident| quote!(#ident: ::core::clone::Clone)));
-        bounds.push(quote!(#target: #krate::tensor::Backend));
+        bounds.push(quote!(#target: #krate::module::derived::tensor::Backend));
         let mut extra = vec![target.clone()];
         for module in &self.modules {
             let inner = inner_name(module);

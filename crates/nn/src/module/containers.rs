@@ -30,9 +30,9 @@ macro_rules! plain_data {
             fn visit_mut(&mut self, _path: &mut $crate::Path, _visitor: &mut dyn $crate::VisitorMut) {}
         }
 
-        impl<B: $crate::tensor::Backend> $crate::BackendModule<B> for $ty {}
+        impl<B: $crate::module::derived::tensor::Backend> $crate::BackendModule<B> for $ty {}
 
-        impl<B: $crate::tensor::Backend> $crate::ModuleOn<B> for $ty {
+        impl<B: $crate::module::derived::tensor::Backend> $crate::ModuleOn<B> for $ty {
             type On = $ty;
             fn on(&self, _path: &mut $crate::Path, _place: &mut $crate::module::ReplaceParameter<'_>) -> $ty {
                 self.clone()

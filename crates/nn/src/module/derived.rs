@@ -1,9 +1,13 @@
-//! Code and bounds that derived modules use.
+//! Code, bounds and crates that derived modules and configurations use. The crates are not in the root of this one: a glob
+//! of it would make their names ambiguous.
 //!
 //! A field that is no module gets one error, that of `Module` in the traversal. The method `on` of [`OnField`] therefore
 //! exists for each field type. The compiler takes the first that applies: the inherent one, then those of the traits, by
 //! value before by reference (autoref specialization). The traits of bounds, [`AlsoOn`] and [`SameOn`], have no supertrait
 //! `Module`: the compiler would check it for each bound.
+
+pub use kiln_tensor as tensor;
+pub use serde;
 
 use super::{BackendModule, Module, ModuleOn, Path, ReplaceParameter};
 use core::marker::PhantomData;

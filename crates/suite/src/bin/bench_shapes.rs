@@ -2,9 +2,10 @@
 //!
 //! `bench_shapes` prints a table; `bench_shapes --json` one line for each figure:
 //! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` selects `cpu` (the default), `flex`
-//! (without fusion plans), or `cuda`, with the feature of that name. Run it in release mode.
+//! (without fusion plans), or `cuda`, with the feature of that name. `--lengths N` is the number of lengths of the largest
+//! set. Run it in release mode.
 //!
-//! Repeated lengths are even numbers spread over one range, so that sets of 1, 16 and 100 lengths do the same work on
+//! Repeated lengths are even numbers spread over one range, so that sets of 1, 16 and N lengths do the same work on
 //! average. New lengths are the odd numbers between them, each used once. All sets take turns in one process.
 
 #[cfg(feature = "cuda")]
@@ -17,17 +18,18 @@ use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor, activation, loss
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: bench_shapes [--json] [--backend cpu|flex|cuda]\n\n  --json     one line of JSON for \
-    each figure\n  --backend  where the steps run. Default: cpu";
+const USAGE: &str = "usage: bench_shapes [--json] [--backend cpu|flex|cuda] [--lengths N]\n\n  --json     one line of \
+    JSON for each figure\n  --backend  where the steps run. Default: cpu\n  --lengths  the number of lengths of the \
+    largest set, at least 100. Default: 100";
 
 /// Number of layers of the network, and their width.
 const LAYERS: usize = 41;
 const WIDTH: usize = 64;
 const LEARNING_RATE: f64 = 1e-3;
 
-/// Repeated lengths are `FIRST + 2 i` for `i` from 0 to `LENGTHS`.
+/// Repeated lengths are `FIRST + 2 i` for `i` from 0 to the number of lengths, by default the least.
 const FIRST: usize = 8;
-const LENGTHS: usize = 100;
+const LEAST_LENGTHS: usize = 100;
 
 /// Rounds, and steps of each set of lengths per round. The first few steps of a set are not counted: their CPU caches
 /// hold data of other sets.
@@ -35,7 +37,7 @@ const ROUNDS: usize = 49;
 const STEPS: usize = 20;
 const COLD: usize = 4;
 /// New lengths per round.
-const NEW: usize = (LENGTHS - 1) / ROUNDS;
+const NEW: usize = (LEAST_LENGTHS - 1) / ROUNDS;
 
 /// Target for the time of a step with 100 repeated lengths, relative to a step with one length.
 const SEEN_TARGET: f64 = 1.3;
@@ -45,12 +47,19 @@ const NEVER_SEEN_TARGET: f64 = 3.0;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut words = words.iter().map(String::as_str).peekable();
-    let (mut json, mut backend) = (false, "cpu");
+    let (mut json, mut backend, mut lengths) = (false, "cpu", LEAST_LENGTHS);
     while let Some(word) = words.next() {
         match (word, words.peek()) {
             ("--json", _) => json = true,
             ("--backend", Some(name)) => {
                 backend = name;
+                words.next();
+            }
+            ("--lengths", Some(number)) => {
+                lengths = match number.parse() {
+                    Ok(number @ LEAST_LENGTHS..) => number,
+                    Ok(_) | Err(_) => return misused(&format!("--lengths: `{number}`")),
+                };
                 words.next();
             }
             ("--help" | "-h", _) => {
@@ -61,10 +70,10 @@ fn main() -> ExitCode {
         }
     }
     let figures = match backend {
-        "cpu" => figures::<Cpu>(),
-        "flex" => figures::<Flex>(),
+        "cpu" => figures::<Cpu>(lengths),
+        "flex" => figures::<Flex>(lengths),
         #[cfg(feature = "cuda")]
-        "cuda" => figures::<Cuda>(),
+        "cuda" => figures::<Cuda>(lengths),
         _ => return misused(&format!("--backend: `{backend}` is none that was built")),
     };
     if cfg!(debug_assertions) {
@@ -79,11 +88,11 @@ fn misused(problem: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn figures<B: Backend>() -> Vec<Figure> {
-    let mut training = Training::<B, _>::new(AdamConfig::new().init());
-    let seen: Vec<usize> = (0..LENGTHS).map(|i| FIRST + 2 * i).collect();
-    let sixteen: Vec<usize> = (0..16).map(|i| seen[2 + LENGTHS / 16 * i]).collect();
-    let one = [seen[LENGTHS / 2]];
+fn figures<B: Backend>(lengths: usize) -> Vec<Figure> {
+    let mut training = Training::<B, _>::new(AdamConfig::new().init(), lengths);
+    let seen: Vec<usize> = (0..lengths).map(|i| FIRST + 2 * i).collect();
+    let sixteen: Vec<usize> = (0..16).map(|i| seen[2 + lengths / 16 * i]).collect();
+    let one = [seen[lengths / 2]];
     // A plan is predicted after several equal recordings.
     for _ in 0..4 {
         for &length in &seen {
@@ -105,19 +114,30 @@ fn figures<B: Backend>() -> Vec<Figure> {
         }
         times[3].extend(never_seen.by_ref().take(NEW).map(|length| training.step(length)));
     }
-    let [one, sixteen, hundred, never_seen] = times.map(median);
+    let [one, sixteen, all, never_seen] = times.map(median);
     let ms = |name, measured| Figure { name, measured, unit: "ms", target: None };
     let ratio =
         |name, time: f64, target| Figure { name, measured: time / one, unit: "x", target: Some(target) };
-    vec![
+    let count = |name, measured, unit| Figure { name, measured, unit, target: None };
+    let mut figures = vec![
+        count("lengths of the largest set", lengths as f64, ""),
         ms("step of a 41-layer MLP, 1 length", one),
         ms("the same, 16 lengths in turn", sixteen),
-        ms("the same, 100 lengths in turn", hundred),
+        ms("the same, all lengths in turn", all),
         ms("the same, lengths never seen", never_seen),
         ratio("16 lengths in turn, by 1 length", sixteen, SEEN_TARGET),
-        ratio("100 lengths in turn, by 1 length", hundred, SEEN_TARGET),
+        ratio("all lengths in turn, by 1 length", all, SEEN_TARGET),
         ratio("lengths never seen, by 1 length", never_seen, NEVER_SEEN_TARGET),
-    ]
+    ];
+    figures.extend(resident_peak().map(|peak| count("peak of resident memory", peak, "MiB")));
+    figures
+}
+
+/// The peak of this process's resident memory in MiB, where the system is Linux.
+fn resident_peak() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim_end_matches("kB").trim().parse::<f64>().ok().map(|kibibytes| kibibytes / 1024.0)
 }
 
 struct Training<B: Backend, O> {
@@ -129,10 +149,10 @@ struct Training<B: Backend, O> {
 }
 
 impl<B: Backend, O: Optimizer> Training<B, O> {
-    fn new(optimizer: O) -> Self {
+    fn new(optimizer: O, lengths: usize) -> Self {
         let device = B::Device::default();
         let layer = |_| LinearConfig::new(WIDTH, WIDTH).init(&device);
-        let most = FIRST + 2 * LENGTHS;
+        let most = FIRST + 2 * lengths;
         let classes: Vec<i32> = (0..most as i32).map(|i| i % WIDTH as i32).collect();
         Training {
             model: Some((0..LAYERS).map(layer).collect()),
