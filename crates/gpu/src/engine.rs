@@ -299,6 +299,7 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
         // Kernels find errors while the program continues.
         host_errors: false,
+        exact_regions: false,
     }
 }
 

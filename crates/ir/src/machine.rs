@@ -3,7 +3,8 @@
 use crate::DTypeSet;
 use serde::{Deserialize, Serialize};
 
-/// The facts of a machine from which planners derive their limits: hardware and libraries, never preferences.
+/// The facts of a machine from which planners derive their limits: hardware and libraries. The one choice of a user among
+/// them is [`exact_regions`](Machine::exact_regions).
 ///
 /// An engine states them in its [`Caps`](crate::Caps). They serialize, so that a plan can be made for another machine.
 /// Text with an unknown field is rejected, and a missing optional field is `None`.
@@ -49,6 +50,9 @@ pub struct Machine {
     /// Whether the host knows, when an op runs, which of its operands are poisoned. [`Op::Select`](crate::Op::Select)
     /// then returns the operand that its condition selects everywhere, even if the other one is poisoned.
     pub host_errors: bool,
+    /// Whether every fused region must compute, bit for bit, what its ops compute one by one. Results then do not
+    /// depend on which ops run together, so not on when or by which thread a value is read.
+    pub exact_regions: bool,
 }
 
 /// The implementation of matmuls and convolutions.
@@ -82,6 +86,7 @@ impl Machine {
             indexed_loads: false,
             asynchronous: false,
             host_errors: true,
+            exact_regions: true,
         }
     }
 
@@ -103,6 +108,7 @@ impl Machine {
             indexed_loads: false,
             asynchronous: true,
             host_errors: false,
+            exact_regions: false,
         }
     }
 }

@@ -54,6 +54,7 @@ fn invalid_machines_are_refused() {
         ("products", json!("library")),
         ("products", json!({"library": {}})),
         ("host_errors", Value::Null),
+        ("exact_regions", Value::Null),
         ("bindngs", json!(8)),
     ];
     for (field, value) in wrong {

@@ -143,6 +143,7 @@ struct MachineFields {
     indexed_loads: bool,
     asynchronous: bool,
     host_errors: bool,
+    exact_regions: bool,
 }
 
 /// The fields of a [`MemoryUse`].
