@@ -49,6 +49,8 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_fourier_kernels: bool,
     /// Whether hand-written CUDA runs where it exists, rather than block kernels.
     pub(crate) prefers_native_kernels: bool,
+    /// [`Driver::deterministic`].
+    pub(crate) deterministic: bool,
 }
 
 /// Ops that the expanding layer handles, except custom ops with a registered kernel.
@@ -73,7 +75,9 @@ impl<D: Driver> Gpu<D> {
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
         let has_library = driver.library().is_some();
-        let (dtypes, machine) = (info.language.dtypes, machine(info, has_library));
+        let deterministic = driver.deterministic();
+        let machine = Machine { exact_regions: deterministic, ..machine(info, has_library) };
+        let dtypes = info.language.dtypes;
         let caps = Caps { name: info.name.clone(), dtypes, native, machine };
         Gpu {
             caps,
@@ -86,9 +90,10 @@ impl<D: Driver> Gpu<D> {
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: EpilogueCache::default(),
             fourier_roots: Roots::default(),
-            tuning: if has_library { Tuning::default() } else { Tuning::open(info) },
+            tuning: if has_library || deterministic { Tuning::default() } else { Tuning::open(info) },
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
             prefers_native_kernels: kiln_ir::switch("KILN_NATIVE_KERNELS", true),
+            deterministic,
             driver,
         }
     }
