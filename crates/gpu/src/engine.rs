@@ -76,7 +76,9 @@ impl<D: Driver> Gpu<D> {
         let info = driver.info();
         let has_library = driver.library().is_some();
         let deterministic = driver.deterministic();
-        let machine = Machine { exact_regions: deterministic, ..machine(info, has_library) };
+        // A library's algorithm depends on the epilogue.
+        let has_epilogues = has_library && !deterministic;
+        let machine = Machine { exact_regions: deterministic, ..machine(info, has_epilogues) };
         let dtypes = info.language.dtypes;
         let caps = Caps { name: info.name.clone(), dtypes, native, machine };
         Gpu {
@@ -284,7 +286,7 @@ impl<D: Driver> Gpu<D> {
 
 /// The machine description of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment can disable two of
 /// its facts.
-fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
+fn machine(info: &DeviceInfo, has_epilogues: bool) -> Machine {
     Machine {
         threads: info.multiprocessors * info.multiprocessor_threads,
         workgroup: info.block_threads,
@@ -298,7 +300,7 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         row_elements: 1 << 14,
         kernel_ops: Nest::MAX_VALUES,
         // Without a library, matmuls are block kernels, which store their results as a library does.
-        products: Products::Library { epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true) },
+        products: Products::Library { epilogues: has_epilogues && kiln_ir::switch("KILN_EPILOGUES", true) },
         // On CUDA devices the hand-written kernels of these ops run, against which fused ones were not measured.
         indexed_loads: info.language.dialect != Dialect::Cuda,
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
