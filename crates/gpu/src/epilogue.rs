@@ -6,8 +6,8 @@ use crate::array::{Array, suspicions};
 use crate::driver::{self, Driver};
 use crate::strided::begins_aligned;
 use kiln_ir::{
-    DType, Epilogue, FusedOp, FxBuildHasher, Instruction, Layout, MAX_RANK, OpKind, OpSet, Operand, Operands, Pattern,
-    Program, ProgramOperand, Result, Scalar, TensorType, Value, Values,
+    DType, Epilogue, FusedOp, FxBuildHasher, Instruction, Layout, MAX_RANK, OpKind, OpSet, Operand, Operands,
+    Pattern, Program, ProgramOperand, Result, Scalar, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 use std::collections::HashMap;

@@ -50,10 +50,9 @@ fn sums_by_index_have_the_order_of_the_entries() {
         for is_list in [true, false] {
             let entries = if is_list { count } else { before * count * after };
             let (index, source) = (indices(entries, length), uneven(before * count * after));
-            for (mode, combine) in [
-                (UpdateMode::Add, (|a, b| a + b) as fn(f32, f32) -> f32),
-                (UpdateMode::Mul, |a, b| a * b),
-            ] {
+            for (mode, combine) in
+                [(UpdateMode::Add, (|a, b| a + b) as fn(f32, f32) -> f32), (UpdateMode::Mul, |a, b| a * b)]
+            {
                 let mut expected = base.clone();
                 for p in 0..source.len() {
                     let (a, i, b) = (p % after, p / after % count, p / after / count);
@@ -91,7 +90,11 @@ fn dtypes_of_indices_and_floats_match_the_reference() {
                 let op = Op::Put { axis: 0, mode };
                 let expected = run(&Reference::new(), &op, &inputs);
                 for (kernels, engine) in engines() {
-                    assert_eq!(run(&engine, &op, &inputs), expected, "{kernels}: {mode:?} {dtype} by {index}");
+                    assert_eq!(
+                        run(&engine, &op, &inputs),
+                        expected,
+                        "{kernels}: {mode:?} {dtype} by {index}"
+                    );
                 }
             }
         }
@@ -102,8 +105,7 @@ fn dtypes_of_indices_and_floats_match_the_reference() {
 #[test]
 fn an_index_out_of_range_is_the_error_of_the_reference() {
     for wrong in [-1, 4, i64::MAX] {
-        for op in
-            [Op::Put { axis: 0, mode: UpdateMode::Add }, Op::Scatter { axis: 0, mode: UpdateMode::Add }]
+        for op in [Op::Put { axis: 0, mode: UpdateMode::Add }, Op::Scatter { axis: 0, mode: UpdateMode::Add }]
         {
             let mut list = indices(9, 4);
             (list[3], list[7]) = (wrong, wrong);
