@@ -81,10 +81,12 @@ struct Key {
     /// The formats of 8-bit float factors.
     formats: Option<[Float8; 2]>,
     factors: [(bool, usize, usize); 2],
-    /// The power of 2 that divides all addresses, at most 256.
+    /// The power of 2 that divides all addresses, at most 256; at most 16 if deterministic, since a result that was copied
+    /// for a view has another address.
     alignment: u32,
     tf32: bool,
     reduced_sums: bool,
+    deterministic: bool,
     epilogue: EpilogueForm,
 }
 
@@ -283,7 +285,7 @@ impl Blas {
 
     fn plan(&self, products: &Products<CudaMemory>, driver: &CudaDriver) -> Option<(Key, Arc<Plan>)> {
         let types = Types::of(products)?;
-        let key = Key::of(products, types);
+        let key = Key::of(products, types, driver.deterministic);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // A kernel computes matmuls for which the library has no algorithm.
         let make = || {
@@ -307,7 +309,7 @@ pub(crate) enum Target {
 }
 
 impl Key {
-    fn of(products: &Products<CudaMemory>, types: Types) -> Key {
+    fn of(products: &Products<CudaMemory>, types: Types, deterministic: bool) -> Key {
         let bias = products.epilogue.bias.as_ref().map(address);
         let together = addresses(products).into_iter().chain(bias).fold(256u64, |all, address| all | address);
         Key {
@@ -318,9 +320,10 @@ impl Key {
                 let Matrices { transposed, leading_dim, step, .. } = products.factors[i];
                 (transposed, leading_dim, step)
             }),
-            alignment: together.trailing_zeros().min(8),
+            alignment: together.trailing_zeros().min(if deterministic { 4 } else { 8 }),
             tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             reduced_sums: reduced_sums(),
+            deterministic,
             epilogue: products.epilogue.form(),
         }
     }
@@ -340,7 +343,7 @@ fn fastest(
     queue: &dyn Fn(usize) -> core::result::Result<(), CublasError>,
 ) -> usize {
     let multiply_adds: f64 = key.sizes.iter().map(|&size| size as f64).product();
-    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !autotune() {
+    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || key.deterministic || !autotune() {
         return 0;
     }
     stopwatch::fastest(plan.proposals.len(), stream, &|proposal| queue(proposal).is_ok())
@@ -515,6 +518,9 @@ fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
     } else {
         Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
     } as u32;
+    // Parts that are added in place are added in the order in which they arrive.
+    let in_place = Scheme::CUBLASLT_REDUCTION_SCHEME_INPLACE as u32;
+    let scheme = if key.deterministic { scheme & !in_place } else { scheme };
     // SAFETY: the preference is alive, and the values have the sizes of the attributes.
     unsafe {
         result::set_matmul_pref_attribute(

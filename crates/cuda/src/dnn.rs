@@ -44,6 +44,8 @@ pub(crate) struct Dnn {
     /// Only one thread may use the handle at a time.
     handle: Mutex<Handle>,
     version: usize,
+    /// Whether only deterministic plans run, the first of them without timing.
+    deterministic: bool,
     plans: Mutex<Plans>,
 }
 
@@ -72,7 +74,7 @@ impl Dnn {
     ///
     /// # Errors
     /// When the library is missing, or of a version that this crate does not support.
-    pub(crate) fn open(device: &str) -> Result<Dnn> {
+    pub(crate) fn open(device: &str, deterministic: bool) -> Result<Dnn> {
         library::load(library::DNN, device)?;
         let version = result::get_version();
         if !(90_000..100_000).contains(&version) {
@@ -81,7 +83,7 @@ impl Dnn {
         }
         let failed = |error: CudnnError| error.on(device, "starting cuDNN");
         let handle = Handle(result::create_handle().map_err(failed)?);
-        Ok(Dnn { handle: Mutex::new(handle), version, plans: Mutex::default() })
+        Ok(Dnn { handle: Mutex::new(handle), version, deterministic, plans: Mutex::default() })
     }
 
     /// The workspace of a convolution in bytes; `None` if the library has no algorithm for it.
@@ -142,8 +144,10 @@ impl Dnn {
         let queue = |plan: usize| unsafe { prepared.queue(plan, &handle, &arguments, workspace) };
         let plan = match to {
             // Each trial computes the whole result, so no work is lost if it is the fastest.
-            Target::Device(stream) => *prepared.fastest.get_or_init(|| fastest(&prepared, stream, &queue)),
-            Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
+            Target::Device(stream) if !self.deterministic => {
+                *prepared.fastest.get_or_init(|| fastest(&prepared, stream, &queue))
+            }
+            Target::Device(_) | Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
         };
         queue(plan).or_else(|refusal| {
             let mut others = (0..prepared.plans()).filter(|&other| other != plan);
@@ -160,14 +164,17 @@ impl Dnn {
         }
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         // Problems that the library rejects use a fallback.
-        let plan = prepare(&task, self.version, Machine::Here(&handle)).map(Arc::new);
+        let plan = prepare(&task, self.version, self.deterministic, Machine::Here(&handle)).map(Arc::new);
         plans.insert(task, plan.clone());
         plan
     }
 }
 
-fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepared> {
+fn prepare(task: &Task, version: usize, deterministic: bool, machine: Machine<'_>) -> Outcome<Prepared> {
     use sys::cudnnBackendNumericalNote_t as Note;
+    let repeats = |notes: &[c_int]| {
+        !deterministic || !notes.contains(&(Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC as c_int))
+    };
     match task {
         Task::Convolution(convolution, tf32) => {
             let bounds =
@@ -177,13 +184,13 @@ fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepare
                 [Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS];
             let exact = convolution.dtype == DType::F32 && !tf32;
             convolution::graph(convolution)?.prepare(machine, &bounds, |notes| {
-                !exact || !rounding.iter().any(|&note| notes.contains(&(note as c_int)))
+                repeats(notes) && (!exact || !rounding.iter().any(|&note| notes.contains(&(note as c_int))))
             })
         }
         Task::Attention(attention) => {
             let bounds =
                 Bounds { most_plans: ATTENTION_PLANS, most_workspace: usize::MAX, repeatable: false };
-            attention::graph(attention, version)?.prepare(machine, &bounds, |_| true)
+            attention::graph(attention, version)?.prepare(machine, &bounds, repeats)
         }
     }
 }

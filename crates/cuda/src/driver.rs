@@ -39,6 +39,7 @@ pub struct CudaDriver {
     architecture: String,
     /// Whether its tensor cores support 8-bit floats.
     float8: bool,
+    pub(crate) deterministic: bool,
     /// Whether kernels of a graph may overlap (programmatic dependent launch).
     pub(crate) overlaps: bool,
     pub(crate) blas: Blas,
@@ -256,6 +257,7 @@ impl CudaDriver {
             trials,
             architecture,
             float8: (major, minor) >= FLOAT8,
+            deterministic: kiln_ir::deterministic(),
             overlaps: kiln_ir::switch("KILN_OVERLAP", true) && major >= OVERLAPS.0 && version >= OVERLAPS.1,
             blas,
             staging: Mutex::default(),
@@ -364,7 +366,7 @@ impl CudaDriver {
     /// The cuDNN handle, in the device's context.
     fn dnn(&self) -> Result<&Dnn> {
         self.enter()?;
-        self.dnn.get_or_init(|| Dnn::open(&self.info.name)).as_ref().map_err(Clone::clone)
+        self.dnn.get_or_init(|| Dnn::open(&self.info.name, self.deterministic)).as_ref().map_err(Clone::clone)
     }
 
     fn enter(&self) -> Result<()> {
@@ -397,6 +399,10 @@ impl Driver for CudaDriver {
 
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn deterministic(&self) -> bool {
+        self.deterministic
     }
 
     fn allocate(&self, bytes: usize) -> Result<CudaMemory> {

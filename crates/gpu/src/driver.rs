@@ -134,6 +134,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Whether results must not depend on the order in which threads run, on times, or on which ops run together. Both
+    /// the engine and the driver's library then leave out what depends on them. Constant for a driver.
+    fn deterministic(&self) -> bool;
+
     /// Graphs and clocks of the device, if it has them.
     fn recorder(&self) -> Option<&dyn Recorder<Self>> {
         None

@@ -149,6 +149,10 @@ impl Driver for DryDriver {
         self.has_libraries.then_some(self as _)
     }
 
+    fn deterministic(&self) -> bool {
+        kiln_ir::deterministic()
+    }
+
     fn recorder(&self) -> Option<&dyn Recorder<DryDriver>> {
         self.has_libraries.then_some(self as _)
     }

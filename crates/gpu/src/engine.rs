@@ -49,6 +49,8 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_fourier_kernels: bool,
     /// Whether hand-written CUDA runs where it exists, rather than block kernels.
     pub(crate) prefers_native_kernels: bool,
+    /// [`Driver::deterministic`].
+    pub(crate) deterministic: bool,
 }
 
 /// Ops that the expanding layer handles, except custom ops with a registered kernel.
@@ -73,7 +75,11 @@ impl<D: Driver> Gpu<D> {
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
         let has_library = driver.library().is_some();
-        let (dtypes, machine) = (info.language.dtypes, machine(info, has_library));
+        let deterministic = driver.deterministic();
+        // A library's algorithm depends on the epilogue.
+        let has_epilogues = has_library && !deterministic;
+        let machine = Machine { exact_regions: deterministic, ..machine(info, has_epilogues) };
+        let dtypes = info.language.dtypes;
         let caps = Caps { name: info.name.clone(), dtypes, native, machine };
         Gpu {
             caps,
@@ -86,9 +92,10 @@ impl<D: Driver> Gpu<D> {
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: EpilogueCache::default(),
             fourier_roots: Roots::default(),
-            tuning: if has_library { Tuning::default() } else { Tuning::open(info) },
+            tuning: if has_library || deterministic { Tuning::default() } else { Tuning::open(info) },
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
             prefers_native_kernels: kiln_ir::switch("KILN_NATIVE_KERNELS", true),
+            deterministic,
             driver,
         }
     }
@@ -285,7 +292,7 @@ impl<D: Driver> Gpu<D> {
 
 /// The machine description of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment can disable two of
 /// its facts.
-fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
+fn machine(info: &DeviceInfo, has_epilogues: bool) -> Machine {
     Machine {
         threads: info.multiprocessors * info.multiprocessor_threads,
         workgroup: info.block_threads,
@@ -299,7 +306,7 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         row_elements: 1 << 14,
         kernel_ops: Nest::MAX_VALUES,
         // Without a library, matmuls are block kernels, which store their results as a library does.
-        products: Products::Library { epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true) },
+        products: Products::Library { epilogues: has_epilogues && kiln_ir::switch("KILN_EPILOGUES", true) },
         // On CUDA devices the hand-written kernels of these ops run, against which fused ones were not measured.
         indexed_loads: info.language.dialect != Dialect::Cuda,
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),

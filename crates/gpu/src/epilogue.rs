@@ -6,8 +6,8 @@ use crate::array::{Array, suspicions};
 use crate::driver::{self, Driver};
 use crate::strided::begins_aligned;
 use kiln_ir::{
-    DType, Epilogue, FusedOp, FxBuildHasher, Instruction, Layout, MAX_RANK, Operand, Operands, Pattern,
-    Program, ProgramOperand, Result, Scalar, TensorType, Value, Values,
+    DType, Epilogue, FusedOp, FxBuildHasher, Instruction, Layout, MAX_RANK, OpKind, OpSet, Operand, Operands,
+    Pattern, Program, ProgramOperand, Result, Scalar, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -96,9 +96,28 @@ fn product_type(region: &Program, epilogue: &Epilogue) -> TensorType {
     region.instructions[epilogue.product - region.inputs.len()].results[0]
 }
 
+/// The ops whose results depend on the order of a sum, which differs between their kernels.
+const SUMS: OpSet = OpSet::of(&[
+    OpKind::Reduce,
+    OpKind::Scan,
+    OpKind::Softmax,
+    OpKind::LogSumExp,
+    OpKind::Norm,
+    OpKind::MatMul,
+    OpKind::MatMulFloat8,
+    OpKind::MatMulBlocks,
+    OpKind::Conv,
+    OpKind::Attention,
+    OpKind::AttentionGrad,
+]);
+
 impl<D: Driver> Gpu<D> {
     /// Runs a region by the vendor's library, as one kernel, or op by op.
     pub(crate) fn fused(&self, fused: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        // Alone, each of these ops has its own order of summation, whatever is recorded around it.
+        if self.deterministic && fused.program().kinds().intersection(SUMS) != OpSet::default() {
+            return Ok(fused.program().run_region(self, inputs));
+        }
         let as_recorded =
             |(operand, ty): (&Operand, &TensorType)| operand.value().is_none_or(|value| value.ty() == ty);
         match fused.pattern() {

@@ -9,7 +9,7 @@ use crate::strided::bits;
 use crate::suspicion::{Suspicion, Wrong};
 use crate::view::tensor;
 use kiln_ir::{
-    DType, Engine, Error, Layout, Op, Operand, Operands, Result, TensorType, UpdateMode, Value, Values,
+    DType, Engine, Error, Layout, Op, Operand, Operands, Result, Shape, TensorType, UpdateMode, Value, Values,
 };
 use kiln_kernel::block::Atomic;
 use smallvec::smallvec;
@@ -278,8 +278,12 @@ impl<D: Driver> Gpu<D> {
         self.run_points(update.key("set").dtype(dtype), set, total, sets)
     }
 
-    /// Combines entries with the elements of the result.
+    /// Combines entries with the elements of the result. Atomic operations run in any order, on which only results of
+    /// floats depend, and only if several entries have one target.
     fn combine(&self, update: &Update<'_, D>, mode: UpdateMode, operation: Atomic) -> Result<()> {
+        if self.deterministic && update.dtype.is_float() && update.count > 1 && update.total > 0 {
+            return self.combine_in_order(update, mode, operation);
+        }
         let blocks = blocks_of_sums(mode, &update.sides, update.total);
         if !self.has_native() {
             return self.combine_by_blocks(update, blocks, operation);
@@ -298,6 +302,52 @@ impl<D: Driver> Gpu<D> {
         arguments.extend(update.sizes());
         let native = combining(update.native("kiln_combine", "KILN_COMBINE"), mode, dtype);
         self.native(native, update.total, arguments)
+    }
+
+    /// Combines entries with the elements of the result in the order of the entries, which a stable sort groups by target.
+    fn combine_in_order(&self, update: &Update<'_, D>, mode: UpdateMode, operation: Atomic) -> Result<()> {
+        let &Update { entries, index_ty, dtype, .. } = update;
+        if i32::try_from(update.count).is_err() {
+            return Err(Error::unsupported("gpu", "an index has more than 2³¹ entries along its axis"));
+        }
+        let (shape, axis) = match entries {
+            Entries::List => (Shape::from([update.count]), 0),
+            Entries::Each => (Shape::from([update.sides.before, update.count, update.sides.after]), 1),
+        };
+        let ty = index_ty.with_shape(shape);
+        let index = Value::new(index_ty, update.index.clone());
+        let flat = self.reshape(&shape, &smallvec![index.into()])?.remove(0);
+        let sort = Op::Sort { axis, descending: false, index: DType::I32 };
+        let types = [ty, ty.with_dtype(DType::I32)];
+        let sorted = self.execute(&sort, smallvec![flat.into()], &types);
+        let lines = |place: usize| {
+            let lines = self.lines(Array::<D>::of(&sorted[place])?, types[place].dtype, axis)?;
+            Ok::<Array<D>, Error>(lines.array)
+        };
+        let (keys, order) = (lines(0)?, lines(1)?);
+        let mut arguments: Arguments<D::Memory> = smallvec![
+            update.source.place(dtype),
+            keys.place(index_ty.dtype),
+            order.place(DType::I32),
+            update.result.place(dtype),
+            update.suspicion.place(),
+        ];
+        arguments.extend(update.sizes());
+        if self.has_native() {
+            let (line, failed_at) = match entries {
+                Entries::List => ("0", "i"),
+                Entries::Each => ("(b * after + a) * count", "(b * count + i) * after + a"),
+            };
+            let native = update
+                .native("kiln_combine_sorted", "KILN_COMBINE_SORTED")
+                .name("LINE", line)
+                .name("FAILED_AT", failed_at);
+            return self.native(functions(native, mode, dtype), update.total, arguments);
+        }
+        let index_dtype = index_ty.dtype;
+        let key = update.key("combine_sorted").dtype(dtype).with(operation as usize);
+        let build = || block::index::combine_sorted(entries, operation, dtype, index_dtype);
+        self.run_points(key, build, update.total, arguments)
     }
 
     /// Combines by a block kernel: with atomic operations where the device has them for the dtype.
@@ -412,19 +462,27 @@ fn atomic(mode: UpdateMode) -> Option<Atomic> {
     }
 }
 
+/// The kernel with the function of a mode, and with its name if it is an atomic operation of the device.
 fn combining(native: Native, mode: UpdateMode, dtype: DType) -> Native {
+    let native = functions(native, mode, dtype);
+    // Signed sums wrap like unsigned ones, but only those of 32 bits are atomic.
+    let is_atomic =
+        mode == UpdateMode::Add && (dtype.is_float() || dtype == DType::I32 || !dtype.is_signed_int());
+    if is_atomic { native.name("ATOMIC_ADD", "") } else { native }
+}
+
+/// The kernel with the function of a mode.
+fn functions(native: Native, mode: UpdateMode, dtype: DType) -> Native {
     let ty = kiln_kernel::print::held_type(dtype);
     let word = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
     let native = native.name("A", ty).name("WORD", kiln_kernel::print::held_type(word));
-    match mode {
-        // Signed sums wrap like unsigned ones.
-        UpdateMode::Add if dtype.is_float() || dtype == DType::I32 || !dtype.is_signed_int() => {
-            native.name("ATOMIC_ADD", "")
-        }
-        UpdateMode::Add | UpdateMode::Set => native.name("COMBINE(a, b)", "((WORD)(a) + (WORD)(b))"),
-        UpdateMode::Mul if dtype.is_float() => native.name("COMBINE(a, b)", "((a) * (b))"),
-        UpdateMode::Mul => native.name("COMBINE(a, b)", "((WORD)(a) * (WORD)(b))"),
-        UpdateMode::Min => native.name("COMBINE(a, b)", "kiln_min<A>(a, b)"),
-        UpdateMode::Max => native.name("COMBINE(a, b)", "kiln_max<A>(a, b)"),
-    }
+    let function = match mode {
+        UpdateMode::Add | UpdateMode::Set if dtype.is_float() => "((a) + (b))",
+        UpdateMode::Add | UpdateMode::Set => "((WORD)(a) + (WORD)(b))",
+        UpdateMode::Mul if dtype.is_float() => "((a) * (b))",
+        UpdateMode::Mul => "((WORD)(a) * (WORD)(b))",
+        UpdateMode::Min => "kiln_min<A>(a, b)",
+        UpdateMode::Max => "kiln_max<A>(a, b)",
+    };
+    native.name("COMBINE(a, b)", function)
 }

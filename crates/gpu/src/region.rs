@@ -279,7 +279,12 @@ impl<D: Driver> Region<D> {
         let numbers: Vec<bool> = given.iter().map(|given| *given == OperandLayout::Number).collect();
         let Ok((nest, outputs)) = Nest::of_program_with_columns(program, &numbers) else { return Ok(None) };
         let layouts: Vec<kiln_kernel::Layout> = given.iter().map(layout).collect();
-        let results = nest.result_layouts(&outputs, &layouts);
+        // The order of most operands depends on the ops of the region, and with it the kernels that read the results.
+        let row_major = |&output: &kiln_kernel::Slot| kiln_kernel::Layout::row_major(&nest.ty(output).shape);
+        let results = match gpu.deterministic {
+            true => outputs.iter().map(row_major).collect(),
+            false => nest.result_layouts(&outputs, &layouts),
+        };
         let Ok(lowered) = nest.lower_to(&outputs, &layouts, &results) else { return Ok(None) };
         let (kernel, launch) = (&lowered.kernel, &lowered.launch);
         let multiprocessors = gpu.driver.info().multiprocessors;

@@ -51,6 +51,10 @@ impl Driver for Pending {
         self.dry.info()
     }
 
+    fn deterministic(&self) -> bool {
+        false
+    }
+
     fn allocate(&self, bytes: usize) -> Result<DryMemory> {
         self.dry.allocate(bytes)
     }

@@ -129,7 +129,7 @@ pub use recorder::Recorder;
 pub use reuse::reuse;
 pub use scalar::{Real, Scalar};
 #[cfg(feature = "std")]
-pub use settings::{setting, switch};
+pub use settings::{deterministic, set_deterministic, setting, switch};
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use shared::SharedBytes;
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};

@@ -1,6 +1,36 @@
 //! Settings from the environment: the variables `KILN_…`.
 
 use std::env;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static DETERMINISTIC: LazyLock<AtomicBool> =
+    LazyLock::new(|| AtomicBool::new(switch("KILN_DETERMINISTIC", false)));
+
+/// Whether GPUs that are opened from now on compute [deterministically](set_deterministic).
+///
+/// # Panics
+/// When `KILN_DETERMINISTIC` in the environment is neither `on` nor `off`.
+pub fn deterministic() -> bool {
+    DETERMINISTIC.load(Ordering::Relaxed)
+}
+
+/// Sets whether GPUs that are opened from now on compute deterministically: two runs of a program with one seed then
+/// have equal bits, on the same kind of device with the same versions of libraries. It costs speed. A device that is
+/// open keeps its setting, so set it before the first tensor. Default: no, unless `KILN_DETERMINISTIC=on` is in the
+/// environment. A CPU is always deterministic.
+///
+/// ```
+/// kiln_ir::set_deterministic(true);
+/// assert!(kiln_ir::deterministic());
+/// # kiln_ir::set_deterministic(false);
+/// ```
+///
+/// # Panics
+/// As [`deterministic`].
+pub fn set_deterministic(on: bool) {
+    DETERMINISTIC.store(on, Ordering::Relaxed);
+}
 
 /// Parses the setting in an environment variable; `None` if it is unset or empty. `accepted` lists the valid values in
 /// the error message, as in "set it to `off`, `on` or `check`".

@@ -31,6 +31,7 @@ pub struct WgpuDriver {
     bounds: Bounds,
     /// The maximum number of bytes of a buffer.
     most_bytes: u64,
+    deterministic: bool,
     pub(crate) device: wgpu::Device,
     queue: wgpu::Queue,
     /// The words of the launches of one submission, written just before it.
@@ -73,6 +74,7 @@ impl WgpuDriver {
         watch(&device, &failure);
         let mut driver =
             WgpuDriver::new(name, &adapter.get_info(), device, queue, failure, options.binding_bytes)?;
+        driver.deterministic = options.deterministic;
         // A device does not list them, only its adapter.
         driver.info.cooperative_matrices = cooperative_matrices(adapter, features);
         Ok(driver)
@@ -106,6 +108,7 @@ impl WgpuDriver {
             info: describe(name, adapter, &device, bound),
             bounds: bounds(name, &limits, bound),
             most_bytes: limits.max_buffer_size,
+            deterministic: kiln_ir::deterministic(),
             device,
             queue,
             uniforms,
@@ -420,6 +423,10 @@ impl Driver for WgpuDriver {
 
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn deterministic(&self) -> bool {
+        self.deterministic
     }
 
     fn allocate(&self, bytes: usize) -> Result<WgpuMemory> {

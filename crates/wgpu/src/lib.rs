@@ -71,13 +71,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The engine of a device of wgpu.
 pub type Wgpu = Gpu<WgpuDriver>;
 
-/// The key of an opened engine: with the limits that its kernels keep to, and whether they use cooperative matrices.
-type Key = (WgpuDevice, Api, Profile, Option<u64>, bool);
+/// The key of an opened engine: with the limits that its kernels keep to, whether they use cooperative matrices, and
+/// whether it is deterministic.
+type Key = (WgpuDevice, Api, Profile, Option<u64>, [bool; 2]);
 
 fn key(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Key {
     // Browsers have no cooperative matrices.
     let has_matrices = options.cooperative_matrices && options.profile == Profile::Adapter;
-    (device, api, options.profile, options.binding_bytes, has_matrices)
+    (device, api, options.profile, options.binding_bytes, [has_matrices, options.deterministic])
 }
 
 static OPENED: Mutex<BTreeMap<Key, Arc<Wgpu>>> = Mutex::new(BTreeMap::new());
@@ -102,8 +103,8 @@ pub fn shared(device: WgpuDevice, api: Api) -> Result<Arc<Wgpu>> {
     }
 }
 
-/// The engine of a device with these settings: each combination of profile, bytes of a binding and cooperative matrices
-/// has its own. An engine that is open keeps the memory limits that it was opened with. A device of [`from_existing`]
+/// The engine of a device with these settings: each combination of profile, bytes of a binding, cooperative matrices and
+/// determinism has its own. An engine that is open keeps the memory limits that it was opened with. A device of [`from_existing`]
 /// keeps all its settings.
 ///
 /// # Errors
@@ -154,7 +155,7 @@ async fn open_shared(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Res
 
 /// Makes a device of the program, such as that of a renderer, a device of Kiln. Both then submit to one queue, in the order
 /// of their submissions. The device keeps its error handlers: in a browser, errors of Kiln's work reach only these. The
-/// environment variables for devices do not apply to it.
+/// environment variables for devices do not apply to it, except for `KILN_DETERMINISTIC`.
 ///
 /// ```no_run
 /// # fn example(device: kiln_wgpu::wgpu::Device, queue: kiln_wgpu::wgpu::Queue) -> kiln_ir::Result<()> {

@@ -26,6 +26,9 @@ pub struct WgpuOptions {
     /// has them. They are an experimental feature of wgpu. Default: yes, unless `KILN_WGPU_COOPERATIVE=off` is in the
     /// environment.
     pub cooperative_matrices: bool,
+    /// Whether two runs of a program with one seed have equal bits ([`kiln_ir::set_deterministic`]). Default: no, unless
+    /// `KILN_DETERMINISTIC=on` is in the environment.
+    pub deterministic: bool,
     /// The limits of its memory. Default: none.
     pub memory: MemoryConfig,
     /// The maximum number of bytes that a kernel binds at once, if less than that of the device; less than 256 count as
@@ -35,11 +38,12 @@ pub struct WgpuOptions {
 }
 
 impl Default for WgpuOptions {
-    /// Reads the environment variables `KILN_WGPU_LIMITS`, `KILN_WGPU_COOPERATIVE` and `KILN_WGPU_BINDING_BYTES`.
+    /// Reads the environment variables `KILN_WGPU_LIMITS`, `KILN_WGPU_COOPERATIVE`, `KILN_DETERMINISTIC` and
+    /// `KILN_WGPU_BINDING_BYTES`.
     ///
     /// # Panics
-    /// When the first is neither `adapter` nor `webgpu`, the second neither `on` nor `off`, or the third is no number of at
-    /// least 256.
+    /// When the first is neither `adapter` nor `webgpu`, the next two are neither `on` nor `off`, or the last is no number
+    /// of at least 256.
     fn default() -> Self {
         let parse = |text: &str| match text {
             "adapter" => Some(Profile::Adapter),
@@ -53,6 +57,7 @@ impl Default for WgpuOptions {
         WgpuOptions {
             profile: profile.unwrap_or_default(),
             cooperative_matrices: kiln_ir::switch("KILN_WGPU_COOPERATIVE", true),
+            deterministic: kiln_ir::deterministic(),
             memory: MemoryConfig::new(),
             binding_bytes,
         }
@@ -71,6 +76,13 @@ impl WgpuOptions {
     #[must_use]
     pub fn with_cooperative_matrices(mut self, enabled: bool) -> WgpuOptions {
         self.cooperative_matrices = enabled;
+        self
+    }
+
+    /// Sets whether two runs of a program with one seed have equal bits.
+    #[must_use]
+    pub fn with_deterministic(mut self, on: bool) -> WgpuOptions {
+        self.deterministic = on;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use kiln_gpu::Driver;
 use kiln_gpu::driver::{Argument, DevicePtr, Grid};
-use kiln_ir::{DType, Engine, TensorData, block_on};
+use kiln_ir::{DType, Engine, Op, Operand, TensorData, TensorType, UpdateMode, block_on};
 use kiln_kernel::print::{Dialect, Entry, EntryParameter};
 use kiln_wgpu::{Api, Profile, Wgpu, WgpuDevice, WgpuDriver, WgpuFunction, WgpuMemory, WgpuOptions};
 use std::sync::Arc;
@@ -296,4 +296,33 @@ fn a_device_of_the_program_becomes_a_device() {
     assert_eq!(engine.driver().info().name, format!("wgpu {number}"));
     let data = TensorData::new(vec![1.0f32, 2.0], [2]).unwrap();
     assert_eq!(block_on(engine.read(engine.write(data.clone()))).unwrap(), data);
+}
+
+/// Engines with and without the switch are separate. The sums of many entries with one target depend on their order.
+#[test]
+fn a_deterministic_device_adds_by_index_in_the_order_of_the_entries() {
+    if opened().is_none() {
+        return;
+    }
+    let options = |on| WgpuOptions::default().with_deterministic(on);
+    let open = |on| kiln_wgpu::shared_with(WgpuDevice::Default, Api::Auto, &options(on)).unwrap();
+    let gpu = open(true);
+    assert!(gpu.caps().machine.exact_regions && !open(false).caps().machine.exact_regions);
+    let (rows, targets) = (3000usize, 7);
+    let numbers: Vec<f32> = (0..rows).map(|i| (i as f32 * 0.37).sin() * 10f32.powi(i as i32 % 9)).collect();
+    let index: Vec<i32> = (0..rows).map(|i| (i * i % targets) as i32).collect();
+    let mut expected = vec![0.0f32; targets];
+    index.iter().zip(&numbers).for_each(|(&at, number)| expected[at as usize] += number);
+    let ty = TensorType::new([targets], DType::F32);
+    let data = [
+        TensorData::zeros(ty),
+        TensorData::new(index, [rows]).unwrap(),
+        TensorData::new(numbers, [rows]).unwrap(),
+    ];
+    let op = Op::Put { axis: 0, mode: UpdateMode::Add };
+    let operands = data.into_iter().map(|data| Operand::Value(gpu.write(data))).collect();
+    let sums = gpu.execute(&op, operands, &[ty]).remove(0);
+    let found = block_on(gpu.read(sums)).unwrap().to_vec::<f32>();
+    let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<u32>>();
+    assert_eq!(bits(&found), bits(&expected));
 }

@@ -155,6 +155,57 @@ pub(crate) fn combine_lines(
     k.finish()
 }
 
+/// Combines entries with their targets in the order of the entries, of which `keys` are sorted and `order` are the places:
+/// those of a list, or of each line of an index `[before, after, count]`. The thread of the first of equal keys combines
+/// all of them.
+pub(crate) fn combine_sorted(
+    entries: Entries,
+    operation: Atomic,
+    dtype: DType,
+    index_dtype: DType,
+) -> BlockKernel {
+    let k = Builder::new("combine_sorted", THREADS);
+    let (source, keys) = (k.input("source", dtype), k.input("keys", index_dtype));
+    let (order, y, failed) = (k.input("order", DType::I32), k.output("y", dtype), k.flag("failed"));
+    let [total, length, count, after] = k.lengths(["total", "length", "count", "after"]);
+    k.for_points(&total, |p| {
+        let (column, rest) = (k.bind(&(&p % &after)), k.bind(&(&p / &after)));
+        let (first, before) = (k.bind(&(&rest % &count)), k.bind(&(&rest / &count)));
+        let line = match entries {
+            Entries::List => index(0),
+            Entries::Each => k.bind(&((&before * &after + &column) * &count)),
+        };
+        let key = k.bind(&keys.at(&(&line + &first)));
+        // The index before the first key is not read: it may be out of bounds.
+        let previous = keys.at(&(&line + (&first - index(1)).max(&index(0))));
+        k.when(&(first.eq(&index(0)) | previous.ne(&key)), || {
+            let at = k.bind(&key.to_index());
+            let combine = || {
+                let place = k.bind(&((&before * &length + &at) * &after + &column));
+                let value = k.var(&y.at(&place));
+                k.for_range(&first, &count, &index(1), |next| {
+                    let next = k.bind(&(&line + &next));
+                    k.when(&keys.at(&next).ne(&key), || k.break_loop());
+                    let i = k.bind(&order.at(&next).to_index());
+                    let point = (&before * &count + &i) * &after + &column;
+                    k.update(&value, function(operation), &source.at(&point));
+                });
+                k.store(&y, &place, &value.get());
+            };
+            let report = || {
+                let i = k.bind(&order.at(&(&line + &first)).to_index());
+                let entry = match entries {
+                    Entries::List => i,
+                    Entries::Each => (&before * &count + &i) * &after + &column,
+                };
+                k.fail(&failed, &at, &entry);
+            };
+            k.when_else(&in_range(&at, &length), combine, report);
+        });
+    });
+    k.finish()
+}
+
 /// Sets the flag to 0 unless all marked words of a page are 0. Masks have a bit for each word, which has 64 bits. The
 /// flag is 1 before.
 pub(crate) fn recover() -> BlockKernel {
@@ -265,6 +316,7 @@ mod tests {
         for operation in OPERATIONS {
             for_dtypes(combined_in, |entries, dtype, index_dtype| {
                 assert_printed(&combine_lines(entries, operation, dtype, index_dtype));
+                assert_printed(&combine_sorted(entries, operation, dtype, index_dtype));
                 if dtype.size() == 4 {
                     assert_printed(&combine(entries, operation, dtype, index_dtype));
                 }

@@ -117,6 +117,35 @@ extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, u
 }
 #endif
 
+#if defined(KILN_COMBINE_SORTED)
+// Combines entries with their targets in the order of the entries. `keys` are the sorted entries of each line, `order`
+// their places: for all lines the same, or [before, after, count]. LINE: the offset of the line in them. The thread of
+// the first of equal keys combines all of them.
+extern "C" __global__ void kiln_combine_sorted(const A* source, const I* keys, const int* order, A* y,
+                                               unsigned long long* failed, long long total, long long length,
+                                               long long count, long long after) {
+  kiln_begin();
+  KILN_POINTS(total) {
+    const long long a = p % after, first = p / after % count, b = p / after / count, line = LINE;
+    const I key = keys[line + first];
+    if (first > 0 && keys[line + first - 1] == key) continue;
+    const long long at = (long long)key;
+    if (at < 0 || at >= length) {
+      const long long i = order[line + first];
+      kiln_fail(failed, key, FAILED_AT);
+      continue;
+    }
+    A* to = &y[(b * length + at) * after + a];
+    A value = *to;
+    for (long long next = first; next < count && keys[line + next] == key; ++next) {
+      const long long i = order[line + next];
+      value = (A)(COMBINE(value, source[(b * count + i) * after + a]));
+    }
+    *to = value;
+  }
+}
+#endif
+
 #if defined(KILN_COMBINE_FEW)
 // Sums for few targets: each block accumulates in shared memory, and then adds its sums to the tensor. PLACES: the
 // capacity in shared memory. NOTHING: the additive identity.

@@ -61,6 +61,10 @@ impl Driver for Diary {
         &self.info
     }
 
+    fn deterministic(&self) -> bool {
+        false
+    }
+
     fn allocate(&self, _: usize) -> Result<Number> {
         Ok(Number(0))
     }

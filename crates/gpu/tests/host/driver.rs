@@ -23,6 +23,7 @@ pub(crate) struct Host {
     multiplies: Multiplies,
     /// Whether its library has Fourier transforms.
     transforms: bool,
+    deterministic: bool,
 }
 
 /// The matmul support of the test library.
@@ -93,6 +94,7 @@ impl Host {
             has_library: true,
             multiplies: Multiplies::Never,
             transforms: false,
+            deterministic: false,
         })
     }
 
@@ -110,6 +112,11 @@ impl Host {
     /// Adds a matmul library.
     pub(crate) fn multiplying(self, multiplies: Multiplies) -> Host {
         Host { multiplies, ..self }
+    }
+
+    /// Makes results independent of the order in which threads run.
+    pub(crate) fn in_order(self) -> Host {
+        Host { deterministic: true, ..self }
     }
 
     /// Adds an FFT library.
@@ -152,6 +159,10 @@ impl Driver for Host {
 
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn deterministic(&self) -> bool {
+        self.deterministic
     }
 
     fn allocate(&self, bytes: usize) -> Result<HostMemory> {

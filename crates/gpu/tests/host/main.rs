@@ -9,6 +9,7 @@ mod driver;
 mod finish;
 mod float8;
 mod fourier;
+mod in_order;
 mod indices;
 mod joined;
 mod library;
