@@ -57,6 +57,11 @@ impl Account {
         self.limit.load(Ordering::Relaxed)
     }
 
+    /// The most bytes, where no other session holds any.
+    pub(crate) fn most(&self) -> u64 {
+        self.limit().min(self.server.limit)
+    }
+
     /// Changes the limit. What is held already stays.
     pub(crate) fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);

@@ -71,6 +71,8 @@ pub struct Session {
     uploads: HashMap<u64, Upload, FxBuildHasher>,
     programs: HashMap<u32, Program, FxBuildHasher>,
     usage: Usage,
+    /// The bytes of values that were dropped since ops were submitted: an engine that puts ops off may keep them for those.
+    dropped: u64,
     tensors: Arc<Account>,
     overhead: Arc<Account>,
     /// The copies that are being sent, which only the server bounds: a value of the whole quota can be read.
@@ -125,6 +127,7 @@ impl Session {
             uploads,
             programs,
             usage,
+            dropped: 0,
             tensors,
             overhead,
             copies,
@@ -232,6 +235,7 @@ impl Session {
         for (result, held) in outputs {
             self.insert(first + 2 * u64::from(result), held)?;
         }
+        self.submit_if_much_waits();
         Ok(())
     }
 
@@ -265,7 +269,20 @@ impl Session {
     }
 
     fn remove(&mut self, id: u64) -> Result<Held> {
-        self.values.remove(&id).map(|entry| entry.held).ok_or_else(|| missing(id))
+        let held = self.values.remove(&id).map(|entry| entry.held).ok_or_else(|| missing(id))?;
+        self.dropped = self.dropped.saturating_add(held.bytes());
+        Ok(held)
+    }
+
+    /// Has ops that the engine put off run, once they may keep much memory that does not count any more.
+    fn submit_if_much_waits(&mut self) {
+        if self.dropped > self.tensors.most() / 8 {
+            self.dropped = 0;
+            let engine = self.stack.engine();
+            // An engine may put off the unit that ends until the next one does.
+            engine.submit();
+            engine.submit();
+        }
     }
 
     /// Keeps a value.

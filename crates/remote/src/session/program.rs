@@ -6,7 +6,7 @@ use crate::codec::malformed;
 use crate::message::{Source, Step, Template};
 use kiln_ir::{
     Engine, Error, Op, OpClass, OpKind, Operand, OperandType, Operands, Result, ResultTypes, Scalar,
-    TensorType, Value, Values, infer, poison_of, poisoned,
+    TensorType, Value, Values, block_on, infer, poison_of, poisoned,
 };
 use std::sync::Arc;
 
@@ -48,6 +48,11 @@ impl Held {
         let bytes = if value.error().is_some() { 0 } else { value.ty().num_bytes() as u64 };
         charge.shrink(bytes);
         Held { value, own: Arc::new(charge), base: None }
+    }
+
+    /// The bytes that count for the value alone.
+    pub(super) fn bytes(&self) -> u64 {
+        self.own.bytes()
     }
 
     /// The larger of the charges whose memory this value may keep.
@@ -147,7 +152,8 @@ impl Program {
                 return Err(Stop::Gone);
             }
             if number % UNIT == UNIT - 1 {
-                engine.submit();
+                // A failure is the value's.
+                let _ = block_on(engine.sync());
             }
             let wanted = types.iter().fold(0, |sum: u64, ty| sum.saturating_add(ty.num_bytes() as u64));
             let mut charge = context.tensors.charge(wanted).map_err(Stop::Quota)?;
