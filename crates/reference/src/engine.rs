@@ -6,6 +6,7 @@ use crate::{
     view,
 };
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
