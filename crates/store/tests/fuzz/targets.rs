@@ -12,19 +12,7 @@ use kiln_store::pytorch::{self, PyTorchFile};
 use kiln_store::{TensorFile, TensorSource, Weights, save_tensors};
 use kiln_tensor::TensorData;
 
-/// A reader of files.
-pub(crate) struct Target {
-    /// The name in messages and in `KILN_FUZZ_ONLY`.
-    pub(crate) name: &'static str,
-    /// The folder of the corpus, relative to `tests`.
-    pub(crate) folder: &'static str,
-    /// Endings of the names of its files.
-    pub(crate) ends: &'static [&'static str],
-    /// Changes a file of the corpus before it is mutated: removes checksums, which would refuse every mutation.
-    pub(crate) prepare: fn(Vec<u8>) -> Vec<u8>,
-    /// Reads everything in a file and ignores errors.
-    pub(crate) read: fn(&[u8]),
-}
+use crate::harness::Target;
 
 /// The readers under test. A new reader of files adds a row.
 pub(crate) fn targets() -> Vec<Target> {

@@ -204,8 +204,11 @@ impl Steps {
                 Value::String(charsmap) if name == "precompiled_charsmap" => {
                     self.grow(charsmap::growth(charsmap)?)?;
                 }
+                // Steps of a sequence.
                 Value::Array(_) => {}
-                other => check_texts(other)?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                    check_texts(field)?;
+                }
             }
         }
         match fields.get("type").and_then(Value::as_str) {
