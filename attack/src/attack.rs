@@ -230,7 +230,7 @@ mod tests {
         assert!(matches!(outcome("takes memory"), Err(Failure::Memory { used: 129.., allowed: 128 })));
         // The parent may see it first, or the process itself at its end.
         match outcome("takes memory and ends") {
-            Err(Failure::Memory { allowed: 128, .. }) => {}
+            Err(Failure::Memory { allowed, .. }) => assert_eq!(allowed, 128),
             Err(Failure::Ended(reason)) => assert!(reason.contains("allowed are 128 MiB"), "{reason}"),
             Err(Failure::Hang(_)) | Ok(_) => panic!("256 MiB are accepted"),
         }
