@@ -37,7 +37,11 @@ fn run(op: &Op, operands: &[TensorType]) -> Result<Vec<u8>, String> {
         first.map(|data| data.bytes().to_vec()).map_err(|error| error.to_string())
     });
     let [alone, fused] = bytes;
-    if alone.is_ok() == fused.is_ok() { fused } else { Err(format!("{alone:?} alone, {fused:?} behind fusion")) }
+    if alone.is_ok() == fused.is_ok() {
+        fused
+    } else {
+        Err(format!("{alone:?} alone, {fused:?} behind fusion"))
+    }
 }
 
 /// Checks that an op returns the bytes.

@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use kiln_fuzz::{Trial, raw};
 use kiln_fuzz::campaign::{Options, run};
 use kiln_fuzz::check::{Subjects, check};
 use kiln_fuzz::generate::{Cubed, NOT_GENERATED, trial};
+use kiln_fuzz::{Trial, raw};
 use kiln_ir::OpKind;
 use std::process::ExitCode;
 
@@ -215,7 +215,9 @@ fn parsed() -> Result<Action, String> {
 }
 
 /// The action of `--raw`, which takes other options.
-fn raw_action(words: &mut std::iter::Peekable<impl Iterator<Item = String>>) -> Result<Option<Action>, String> {
+fn raw_action(
+    words: &mut std::iter::Peekable<impl Iterator<Item = String>>,
+) -> Result<Option<Action>, String> {
     let Some(mode) = words.next_if(|word| matches!(word.as_str(), "--raw" | "--raw-child")) else {
         return Ok(None);
     };

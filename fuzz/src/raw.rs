@@ -89,7 +89,10 @@ fn run(engine: &dyn Engine, seed: u64, number: u64) -> Result<Outcome, String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| program(seed, number).run(engine)));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        Err(format!("panicked: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")))
+        Err(format!(
+            "panicked: {}",
+            text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
+        ))
     })
 }
 
@@ -98,7 +101,8 @@ impl RawProgram {
         let mut outcome = Outcome { refused: self.refused, ..Outcome::default() };
         let mut values: Vec<Value> = Vec::new();
         for step in &self.steps {
-            let operands: Operands = step.operands.iter().map(|source| source.operand(engine, &values)).collect();
+            let operands: Operands =
+                step.operands.iter().map(|source| source.operand(engine, &values)).collect();
             values.extend(engine.execute(&step.op, operands, &step.results));
             outcome.ops += 1;
         }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
 use crate::engines;
-use crate::programs::{Launch, Program};
 use crate::process;
+use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
 
 /// The fuzzer's package.

@@ -8,7 +8,8 @@ use crate::{composite, contraction, elementwise, fill, index, order, reduce, til
 use alloc::boxed::Box;
 use kiln_ir::{
     BoxFuture, Caps, DTypeSet, Engine, Layout, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
-    Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, has_no_work, poison_of, poisoned, recovered,
+    Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, has_no_work, poison_of,
+    poisoned, recovered,
 };
 
 /// The eager engine for the processor. Every op runs immediately, on the caller's thread and, for large tensors, on a
@@ -300,17 +301,18 @@ impl Engine for Cpu {
 fn list_bytes(op: &Op, inputs: &Operands) -> usize {
     let shape = |place: usize| inputs.get(place).and_then(Operand::value).map(|value| *value.shape());
     let along = |axis: usize| shape(0).map_or(0, |shape| shape[axis]);
-    match op {
+    if let Op::Sort { axis, .. } | Op::TopK { axis, .. } = op {
         // Two lists of keys with positions.
-        Op::Sort { axis, .. } | Op::TopK { axis, .. } => along(*axis).saturating_mul(2 * 16),
+        along(*axis).saturating_mul(2 * 16)
+    } else if let Op::Put { axis, .. } | Op::Scatter { axis, .. } = op {
         // The order of the indices, and the first of each target.
-        Op::Put { axis, .. } | Op::Scatter { axis, .. } => {
-            let indices = shape(1).map_or(0, |shape| shape.num_elements());
-            indices.saturating_add(along(*axis)).saturating_mul(8)
-        }
+        let indices = shape(1).map_or(0, |shape| shape.num_elements());
+        indices.saturating_add(along(*axis)).saturating_mul(8)
+    } else if let Op::Fft { kind, axis, .. } = op {
         // Roots, and the factors of a transform of four times the length.
-        Op::Fft { kind, axis, .. } => kind.points(along(*axis)).saturating_mul(4 * 4 * 16),
-        _ => 0,
+        kind.points(along(*axis)).saturating_mul(4 * 4 * 16)
+    } else {
+        0
     }
 }
 

@@ -147,3 +147,28 @@ fn ops_without_a_kernel_are_errors_that_name_the_expand_layer() {
     let error = run(&cpu, &op, &[vector(&cpu)]).unwrap_err().to_string();
     assert!(error.starts_with("[cpu] does not run `twice`") && error.contains("Expand"), "{error}");
 }
+
+/// Results without elements return at once, whatever the other lengths are, and allocations that fail are errors.
+#[test]
+fn empty_results_and_failed_allocations() {
+    let cpu = Cpu::with_threads(1);
+    let iota = |shape: [usize; 2]| Op::Iota { ty: TensorType::new(shape, DType::F32), axis: 0 };
+    assert_eq!(run(&cpu, &iota([1 << 40, 0]), &[]).unwrap(), []);
+    let error = run(&cpu, &iota([1 << 40, 1 << 10]), &[]).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("iota") && text.contains("f32[1099511627776, 1024]"), "{text}");
+
+    let x = Operand::Value(cpu.write(TensorData::zeros(TensorType::new([1, 1, 5, 1], DType::F32))));
+    let resize = |size: [usize; 2]| Op::Resize {
+        mode: ResizeMode::Nearest,
+        size: size.to_vec(),
+        align_corners: false,
+    };
+    assert_eq!(run(&cpu, &resize([1 << 32, 0]), &[x.clone()]).unwrap(), []);
+    assert!(run(&cpu, &resize([1 << 50, 1]), &[x]).unwrap_err().is_out_of_memory());
+
+    let empty = Operand::Value(cpu.write(TensorData::zeros(TensorType::new([1 << 40, 0], DType::F32))));
+    let sum = Op::Reduce { reduction: Reduction::Sum, axes: Axes::all(2) };
+    assert_eq!(run(&cpu, &sum, &[empty]).unwrap(), [0.0]);
+}

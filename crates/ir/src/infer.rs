@@ -100,7 +100,6 @@ impl Rule<'_> {
     }
 }
 
-
 /// Fast path of [`infer`] for the most frequent ops on two tensors of one type: the type of the only result. `None`
 /// does not mean that the operands are invalid: call [`infer`].
 #[inline]

@@ -111,7 +111,8 @@ impl Layout {
         for (axis, slice) in slices.iter().enumerate() {
             shape[axis] = slice.len;
             strides[axis] = self.strides[axis].wrapping_mul(slice.step);
-            offset += self.strides[axis] * slice.start as isize;
+            // Without elements, strides and starts may be anything.
+            offset = offset.wrapping_add(self.strides[axis].wrapping_mul(slice.start as isize));
         }
         // An empty slice may start past the end; it reads nothing, and must not point outside the buffer.
         let offset = if shape.num_elements() == 0 { 0 } else { offset as usize };

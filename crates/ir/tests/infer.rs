@@ -1,7 +1,8 @@
 //! Fast paths of inference against `infer`.
 
 use kiln_ir::{
-    Binary, Comparison, DType, Extremum, Op, Scalar, TensorType, infer, infer_alike, infer_with_number,
+    Binary, Comparison, DType, Extremum, Op, PoolKind, PoolSpec, Scalar, TensorType, infer, infer_alike,
+    infer_with_number,
 };
 
 /// Where `infer_alike` returns a type, it equals the type from `infer`.
@@ -72,4 +73,34 @@ fn dims_too_long_for_the_index_dtype_are_refused() {
         }
     }
     assert!(ops(DType::I64).into_iter().all(|op| infer_of(op, long(1 << 40)).is_ok()));
+}
+
+/// A type is valid up to `isize::MAX` bytes, where lengths of 0 count as 1, so that no product of lengths wraps.
+#[test]
+fn types_that_no_memory_holds_are_errors() {
+    let bytes = |lengths: &[usize]| {
+        let ty = TensorType::new(lengths, DType::U8);
+        infer(&Op::Iota { ty, axis: 0 }, &[]).map(|types| types[0].num_bytes())
+    };
+    let most = isize::MAX as usize;
+    assert_eq!(bytes(&[most]).unwrap(), most);
+    assert_eq!(bytes(&[most, 0]).unwrap(), 0);
+    for lengths in [&[most + 1, 1][..], &[most + 1, 0], &[0, most, 2], &[1 << 40, 1 << 40, 0], &[usize::MAX]]
+    {
+        assert!(bytes(lengths).unwrap_err().to_string().contains("too large"), "{lengths:?}");
+    }
+    // An index has more bytes than the element that it replaces.
+    let x = TensorType::new([most, 0], DType::U8);
+    let sort = Op::Sort { axis: 1, descending: false, index: DType::I64 };
+    assert!(infer(&sort, &[(&x).into()]).is_err());
+}
+
+/// The padding of a window is bounded: it costs time and memory, but has no elements.
+#[test]
+fn padding_of_pooling_is_bounded() {
+    let x = TensorType::new([1, 1, 1], DType::F32);
+    for (padding, is_valid) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let spec = PoolSpec { padding: vec![(padding, 0)], ..PoolSpec::new(PoolKind::Max, &[padding + 1]) };
+        assert_eq!(infer(&Op::Pool(spec), &[(&x).into()]).is_ok(), is_valid, "{padding}");
+    }
 }

@@ -10,8 +10,9 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, FusedOp, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
-    Result, TensorData, TensorType, Value, Values, has_no_work, infer, poison_of, poisoned, recovered,
+    BoxFuture, Caps, DTypeSet, Engine, Error, FusedOp, Machine, Op, OpKind, OpSet, Operand, OperandType,
+    Operands, Result, TensorData, TensorType, Value, Values, has_no_work, infer, poison_of, poisoned,
+    recovered,
 };
 
 /// The reference engine: a naive implementation that defines the semantics of every op. See the [crate's tour](crate).

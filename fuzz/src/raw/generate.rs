@@ -57,7 +57,12 @@ impl Generator {
     }
 
     /// Whether all results are small. `None` if the op would not end soon.
-    fn is_affordable(&mut self, op: &Op, operands: &[OperandType<'_>], results: &ResultTypes) -> Option<bool> {
+    fn is_affordable(
+        &mut self,
+        op: &Op,
+        operands: &[OperandType<'_>],
+        results: &ResultTypes,
+    ) -> Option<bool> {
         let fits = |ty: &TensorType| ty.num_bytes() <= MOST_BYTES;
         if !operands.iter().filter_map(|operand| operand.tensor()).all(fits) {
             return None;

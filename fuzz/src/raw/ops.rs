@@ -50,9 +50,12 @@ pub(super) fn op(random: &mut Random, kind: OpKind) -> Option<Call> {
     let mut maker = Maker(random);
     Some(match kind {
         OpKind::Full | OpKind::Iota | OpKind::Random => maker.creation(kind),
-        OpKind::Unary | OpKind::Binary | OpKind::Compare | OpKind::Select | OpKind::Cast | OpKind::Bitcast => {
-            maker.elementwise(kind)
-        }
+        OpKind::Unary
+        | OpKind::Binary
+        | OpKind::Compare
+        | OpKind::Select
+        | OpKind::Cast
+        | OpKind::Bitcast => maker.elementwise(kind),
         OpKind::Reshape
         | OpKind::Permute
         | OpKind::Broadcast
@@ -136,25 +139,27 @@ impl Maker<'_> {
     }
 
     fn scalar(&mut self, dtype: DType) -> Scalar {
-        match dtype {
-            DType::Bool => Scalar::Bool(true),
-            dtype if dtype.is_float() => Scalar::Float(self.0.pick(&[0.0, 1.0, -1.5, f64::NAN])),
-            _ => Scalar::Int(self.0.pick(&[0, 1, 3])),
+        if dtype.is_bool() {
+            Scalar::Bool(true)
+        } else if dtype.is_float() {
+            Scalar::Float(self.0.pick(&[0.0, 1.0, -1.5, f64::NAN]))
+        } else {
+            Scalar::Int(self.0.pick(&[0, 1, 3]))
         }
     }
 
     fn creation(&mut self, kind: OpKind) -> Call {
         let rank = self.rank().max(1);
         let ty = self.any(rank);
-        match kind {
-            OpKind::Full => (Op::Full(ty), vec![Wanted::Number(self.scalar(ty.dtype))]),
-            OpKind::Iota => (Op::Iota { ty, axis: self.axis(rank) }, vec![]),
-            _ => {
-                let distribution = self.0.pick(RandomKind::ALL);
-                let dtypes = if distribution == RandomKind::Bits { INDICES } else { FLOATS };
-                let ty = ty.with_dtype(self.0.pick(dtypes));
-                (Op::Random { ty, distribution }, vec![Wanted::Number(Scalar::Int(7))])
-            }
+        if kind == OpKind::Full {
+            (Op::Full(ty), vec![Wanted::Number(self.scalar(ty.dtype))])
+        } else if kind == OpKind::Iota {
+            (Op::Iota { ty, axis: self.axis(rank) }, vec![])
+        } else {
+            let distribution = self.0.pick(RandomKind::ALL);
+            let dtypes = if distribution == RandomKind::Bits { INDICES } else { FLOATS };
+            let ty = ty.with_dtype(self.0.pick(dtypes));
+            (Op::Random { ty, distribution }, vec![Wanted::Number(Scalar::Int(7))])
         }
     }
 
@@ -166,67 +171,71 @@ impl Maker<'_> {
             let place = self.0.below(2);
             pair[place] = Wanted::Number(self.scalar(ty.dtype));
         }
-        match kind {
-            OpKind::Unary => (Op::Unary(self.0.pick(Unary::ALL)), vec![Wanted::Tensor(ty)]),
-            OpKind::Binary => (Op::Binary(self.0.pick(Binary::ALL)), pair.to_vec()),
-            OpKind::Compare => (Op::Compare(self.0.pick(Comparison::ALL)), pair.to_vec()),
-            OpKind::Cast => (Op::Cast(self.0.pick(&DType::ALL)), vec![Wanted::Tensor(ty)]),
-            OpKind::Bitcast => (Op::Bitcast(self.0.pick(&DType::ALL)), vec![Wanted::Tensor(ty)]),
-            _ => (Op::Select, [vec![Wanted::Tensor(ty.with_dtype(DType::Bool))], pair.to_vec()].concat()),
+        if kind == OpKind::Unary {
+            (Op::Unary(self.0.pick(Unary::ALL)), vec![Wanted::Tensor(ty)])
+        } else if kind == OpKind::Binary {
+            (Op::Binary(self.0.pick(Binary::ALL)), pair.to_vec())
+        } else if kind == OpKind::Compare {
+            (Op::Compare(self.0.pick(Comparison::ALL)), pair.to_vec())
+        } else if kind == OpKind::Cast {
+            (Op::Cast(self.0.pick(&DType::ALL)), vec![Wanted::Tensor(ty)])
+        } else if kind == OpKind::Bitcast {
+            (Op::Bitcast(self.0.pick(&DType::ALL)), vec![Wanted::Tensor(ty)])
+        } else {
+            (Op::Select, [vec![Wanted::Tensor(ty.with_dtype(DType::Bool))], pair.to_vec()].concat())
         }
     }
 
     fn view(&mut self, kind: OpKind) -> Call {
         let rank = self.rank();
         let mut ty = self.any(rank);
-        let op = match kind {
-            OpKind::Reshape => {
-                let other = self.0.between(0, 5);
-                Op::Reshape(if self.0.chance(50) {
-                    self.0.permutation(rank).into_iter().map(|axis| ty.shape[axis]).collect()
-                } else {
-                    self.shape(other)
-                })
-            }
-            OpKind::Permute => Op::Permute(Axes::new(&self.0.permutation(rank))),
-            OpKind::Broadcast => {
-                let mut shape = ty.shape;
-                for axis in 0..rank {
-                    if self.0.chance(50) {
-                        ty.shape[axis] = 1;
-                        shape[axis] = self.length();
-                    }
+        let op = if kind == OpKind::Reshape {
+            let other = self.0.between(0, 5);
+            Op::Reshape(if self.0.chance(50) {
+                self.0.permutation(rank).into_iter().map(|axis| ty.shape[axis]).collect()
+            } else {
+                self.shape(other)
+            })
+        } else if kind == OpKind::Permute {
+            Op::Permute(Axes::new(&self.0.permutation(rank)))
+        } else if kind == OpKind::Broadcast {
+            let mut shape = ty.shape;
+            for axis in 0..rank {
+                if self.0.chance(50) {
+                    ty.shape[axis] = 1;
+                    shape[axis] = self.length();
                 }
-                let added = if self.0.chance(30) { Some(self.length()) } else { None };
-                Op::Broadcast(added.into_iter().chain(shape.iter().copied()).collect())
             }
-            OpKind::Slice => Op::Slice(self.slices(&ty.shape)),
-            OpKind::Pad => {
-                let pads = (0..rank).map(|_| PadAxis {
-                    low: self.number(),
-                    high: self.number(),
-                    interior: self.number(),
-                });
-                let op = Op::Pad(pads.collect());
-                return (op, vec![Wanted::Tensor(ty), Wanted::Number(self.scalar(ty.dtype))]);
+            let added = if self.0.chance(30) { Some(self.length()) } else { None };
+            Op::Broadcast(added.into_iter().chain(shape.iter().copied()).collect())
+        } else if kind == OpKind::Slice {
+            Op::Slice(self.slices(&ty.shape))
+        } else if kind == OpKind::Pad {
+            let pads = (0..rank).map(|_| PadAxis {
+                low: self.number(),
+                high: self.number(),
+                interior: self.number(),
+            });
+            let op = Op::Pad(pads.collect());
+            return (op, vec![Wanted::Tensor(ty), Wanted::Number(self.scalar(ty.dtype))]);
+        } else if kind == OpKind::Concat {
+            let axis = self.axis(rank);
+            let mut operands = vec![];
+            for _ in 0..self.0.between(1, 3) {
+                let length = self.length();
+                let shape = if axis < rank { ty.shape.with(axis, length) } else { ty.shape };
+                operands.push(Wanted::Tensor(ty.with_shape(shape)));
             }
-            OpKind::Concat => {
-                let axis = self.axis(rank);
-                let mut operands = vec![];
-                for _ in 0..self.0.between(1, 3) {
-                    let length = self.length();
-                    let shape = if axis < rank { ty.shape.with(axis, length) } else { ty.shape };
-                    operands.push(Wanted::Tensor(ty.with_shape(shape)));
-                }
-                return (Op::Concat { axis }, operands);
-            }
-            OpKind::Windows => Op::Windows {
+            return (Op::Concat { axis }, operands);
+        } else if kind == OpKind::Windows {
+            Op::Windows {
                 axis: self.axis(rank),
                 size: self.number(),
                 step: self.number(),
                 dilation: self.number(),
-            },
-            _ => Op::Copy,
+            }
+        } else {
+            Op::Copy
         };
         (op, vec![Wanted::Tensor(ty)])
     }
@@ -235,7 +244,8 @@ impl Maker<'_> {
         let mut slices = Vec::new();
         for &length in shape.iter() {
             let step = self.0.pick(&[1, 1, 1, 2, -1, -2, isize::MAX, isize::MIN, 1 << 40]);
-            let count = if length > 1 << 32 { self.0.pick(&[0, 1, length]) } else { self.0.between(0, length) };
+            let count =
+                if length > 1 << 32 { self.0.pick(&[0, 1, length]) } else { self.0.between(0, length) };
             let count = if step.unsigned_abs() > 2 { count.min(1) } else { count / step.unsigned_abs() };
             let last = length.saturating_sub(1);
             let start = if step < 0 { last } else { self.0.below(length.min(4)) };
@@ -250,20 +260,18 @@ impl Maker<'_> {
         let (axis, index) = (self.axis(rank), self.0.pick(INDICES));
         let reduction = self.0.pick(Reduction::ALL);
         let length = ty.shape.get(axis).copied().unwrap_or(0);
-        let op = match kind {
-            OpKind::Reduce => {
-                let axes: Vec<usize> = (0..rank).filter(|_| self.0.chance(50)).collect();
-                Op::Reduce { reduction, axes: Axes::new(&axes) }
-            }
-            OpKind::ArgReduce => Op::ArgReduce { extremum: self.0.pick(Extremum::ALL), axis, index },
-            OpKind::Scan => {
-                Op::Scan { reduction, axis, reverse: self.0.chance(50), exclusive: self.0.chance(50) }
-            }
-            OpKind::Sort => Op::Sort { axis, descending: self.0.chance(50), index },
-            _ => {
-                let k = self.0.pick(&[0, 1, 2, length, length / 2]);
-                Op::TopK { axis, k, largest: self.0.chance(50), index }
-            }
+        let op = if kind == OpKind::Reduce {
+            let axes: Vec<usize> = (0..rank).filter(|_| self.0.chance(50)).collect();
+            Op::Reduce { reduction, axes: Axes::new(&axes) }
+        } else if kind == OpKind::ArgReduce {
+            Op::ArgReduce { extremum: self.0.pick(Extremum::ALL), axis, index }
+        } else if kind == OpKind::Scan {
+            Op::Scan { reduction, axis, reverse: self.0.chance(50), exclusive: self.0.chance(50) }
+        } else if kind == OpKind::Sort {
+            Op::Sort { axis, descending: self.0.chance(50), index }
+        } else {
+            let k = self.0.pick(&[0, 1, 2, length, length / 2]);
+            Op::TopK { axis, k, largest: self.0.chance(50), index }
         };
         (op, vec![Wanted::Tensor(ty)])
     }
@@ -282,27 +290,26 @@ impl Maker<'_> {
             TensorType::new(shape, dtype)
         };
         let tensors = |types: &[TensorType]| types.iter().copied().map(Wanted::Tensor).collect();
-        match kind {
-            OpKind::Take => (Op::Take { axis }, tensors(&[x, list])),
-            OpKind::Gather => (Op::Gather { axis }, tensors(&[x, beside])),
-            OpKind::Put => {
-                let source = first_result(&Op::Take { axis }, &[x, list]).unwrap_or(x);
-                (Op::Put { axis, mode }, tensors(&[x, list, source]))
-            }
-            OpKind::Scatter => {
-                (Op::Scatter { axis, mode }, tensors(&[x, beside, x.with_shape(beside.shape)]))
-            }
-            OpKind::SliceUpdate => {
-                let slices = self.slices(&x.shape);
-                let source = x.with_shape(slices.iter().map(|slice| slice.len).collect::<Shape>());
-                (Op::SliceUpdate { slices, mode }, tensors(&[x, source]))
-            }
-            OpKind::NonZero => (Op::NonZero { index: dtype }, tensors(&[x])),
-            OpKind::CheckIndex => {
-                let user = self.0.pick(&[IndexUser::OneHot, IndexUser::Embedding, IndexUser::Multinomial]);
-                (Op::CheckIndex { length: self.length(), user }, tensors(&[list]))
-            }
-            _ => (Op::Recover { watched: self.0.below(3) }, tensors(&[x, list])),
+        if kind == OpKind::Take {
+            (Op::Take { axis }, tensors(&[x, list]))
+        } else if kind == OpKind::Gather {
+            (Op::Gather { axis }, tensors(&[x, beside]))
+        } else if kind == OpKind::Put {
+            let source = first_result(&Op::Take { axis }, &[x, list]).unwrap_or(x);
+            (Op::Put { axis, mode }, tensors(&[x, list, source]))
+        } else if kind == OpKind::Scatter {
+            (Op::Scatter { axis, mode }, tensors(&[x, beside, x.with_shape(beside.shape)]))
+        } else if kind == OpKind::SliceUpdate {
+            let slices = self.slices(&x.shape);
+            let source = x.with_shape(slices.iter().map(|slice| slice.len).collect::<Shape>());
+            (Op::SliceUpdate { slices, mode }, tensors(&[x, source]))
+        } else if kind == OpKind::NonZero {
+            (Op::NonZero { index: dtype }, tensors(&[x]))
+        } else if kind == OpKind::CheckIndex {
+            let user = self.0.pick(&[IndexUser::OneHot, IndexUser::Embedding, IndexUser::Multinomial]);
+            (Op::CheckIndex { length: self.length(), user }, tensors(&[list]))
+        } else {
+            (Op::Recover { watched: self.0.below(3) }, tensors(&[x, list]))
         }
     }
 
@@ -313,22 +320,19 @@ impl Maker<'_> {
         let blocks = self.0.pick(&[0, 0, 1, 1, 2, 3, 1 << 32, 1 << 50, 1 << 60]);
         let w = TensorType::new([n, format.bytes().saturating_mul(blocks)], DType::U8);
         let float = self.0.pick(FLOATS);
-        match kind {
-            OpKind::MatMul => {
-                let dtype = self.0.pick(&DType::ALL);
-                (Op::MatMul, tensors(&[TensorType::new([b, m, k], dtype), TensorType::new([b, k, n], dtype)]))
-            }
-            OpKind::MatMulFloat8 => {
-                let formats = [self.0.pick(Float8::ALL), self.0.pick(Float8::ALL)];
-                let scale = TensorType::new([], DType::F32);
-                let (x, y) = (TensorType::new([m, k], DType::U8), TensorType::new([k, n], DType::U8));
-                (Op::MatMulFloat8 { formats, dtype: float }, tensors(&[x, y, scale, scale]))
-            }
-            OpKind::MatMulBlocks => {
-                let x = TensorType::new([b, m, format.len().saturating_mul(blocks)], float);
-                (Op::MatMulBlocks { format }, tensors(&[x, w]))
-            }
-            _ => (Op::DequantizeBlocks { format, dtype: float }, tensors(&[w])),
+        if kind == OpKind::MatMul {
+            let dtype = self.0.pick(&DType::ALL);
+            (Op::MatMul, tensors(&[TensorType::new([b, m, k], dtype), TensorType::new([b, k, n], dtype)]))
+        } else if kind == OpKind::MatMulFloat8 {
+            let formats = [self.0.pick(Float8::ALL), self.0.pick(Float8::ALL)];
+            let scale = TensorType::new([], DType::F32);
+            let (x, y) = (TensorType::new([m, k], DType::U8), TensorType::new([k, n], DType::U8));
+            (Op::MatMulFloat8 { formats, dtype: float }, tensors(&[x, y, scale, scale]))
+        } else if kind == OpKind::MatMulBlocks {
+            let x = TensorType::new([b, m, format.len().saturating_mul(blocks)], float);
+            (Op::MatMulBlocks { format }, tensors(&[x, w]))
+        } else {
+            (Op::DequantizeBlocks { format, dtype: float }, tensors(&[w]))
         }
     }
 
@@ -347,7 +351,7 @@ impl Maker<'_> {
         let joined = |a: usize, b: usize, rest: &Shape| {
             TensorType::new([a, b].iter().chain(rest.iter()).copied().collect::<Shape>(), dtype)
         };
-        let few = groups.min(4).max(1);
+        let few = groups.clamp(1, 4);
         let x = joined(batch, channels.saturating_mul(few), &space);
         let w = joined(outputs.saturating_mul(few), channels, &kernel);
         let forward = Op::Conv { spec: spec.clone(), pass: ConvPass::Forward };
@@ -396,51 +400,44 @@ impl Maker<'_> {
         let x = self.float(rank);
         let axis = self.axis(rank);
         let tensors = |types: &[TensorType]| types.iter().copied().map(Wanted::Tensor).collect();
-        match kind {
-            OpKind::Softmax => (Op::Softmax { axis, log: self.0.chance(50) }, tensors(&[x])),
-            OpKind::LogSumExp => (Op::LogSumExp { axis }, tensors(&[x])),
-            OpKind::Norm => {
-                let axes = self.0.between(0, rank);
-                let row = x.with_shape(&x.shape[rank - axes..]);
-                let count = self.0.between(1, 3);
-                let kind = self.0.pick(NormKind::ALL);
-                (Op::Norm { kind, axes, epsilon: Real(1e-5) }, tensors(&[x, row, row][..count]))
-            }
-            OpKind::Resize => {
-                let axes = self.0.between(1, 3);
-                let x = self.float(axes + 2);
-                let size = (0..axes).map(|_| self.length()).collect();
-                let op = Op::Resize {
-                    mode: self.0.pick(ResizeMode::ALL),
-                    size,
-                    align_corners: self.0.chance(50),
-                };
-                (op, tensors(&[x]))
-            }
-            OpKind::Fft => {
-                let length = x.shape.get(axis).copied().unwrap_or(1);
-                let points = length.saturating_sub(1).saturating_mul(2).saturating_add(self.0.below(2));
-                let kind =
-                    self.0.pick(&[FftKind::Complex, FftKind::FromReal, FftKind::ToReal { points }]);
-                let count = if kind == FftKind::FromReal { 1 } else { 2 };
-                (Op::Fft { kind, axis, inverse: self.0.chance(50) }, tensors(&[x, x][..count]))
-            }
-            _ => {
-                let dtype = self.0.pick(&[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32]);
-                let blocks = |_: &usize| if self.0.chance(50) { 1 } else { self.length() };
-                let lengths: Vec<usize> = x.shape.iter().map(blocks).collect();
-                let exact = x.shape.iter().zip(lengths);
-                let fits = |(&length, blocks): (&usize, usize)| {
-                    if blocks != 0 && length.is_multiple_of(blocks) { blocks } else { length }
-                };
-                let scale = x.with_shape(exact.map(fits).collect::<Shape>());
-                let count = self.0.between(2, 3);
-                let zero = scale.with_dtype(dtype);
-                if kind == OpKind::Quantize {
-                    (Op::Quantize { dtype }, tensors(&[x, scale, zero][..count]))
-                } else {
-                    (Op::Dequantize, tensors(&[x.with_dtype(dtype), scale, zero][..count]))
-                }
+        if kind == OpKind::Softmax {
+            (Op::Softmax { axis, log: self.0.chance(50) }, tensors(&[x]))
+        } else if kind == OpKind::LogSumExp {
+            (Op::LogSumExp { axis }, tensors(&[x]))
+        } else if kind == OpKind::Norm {
+            let axes = self.0.between(0, rank);
+            let row = x.with_shape(&x.shape[rank - axes..]);
+            let count = self.0.between(1, 3);
+            let kind = self.0.pick(NormKind::ALL);
+            (Op::Norm { kind, axes, epsilon: Real(1e-5) }, tensors(&[x, row, row][..count]))
+        } else if kind == OpKind::Resize {
+            let axes = self.0.between(1, 3);
+            let x = self.float(axes + 2);
+            let size = (0..axes).map(|_| self.length()).collect();
+            let op =
+                Op::Resize { mode: self.0.pick(ResizeMode::ALL), size, align_corners: self.0.chance(50) };
+            (op, tensors(&[x]))
+        } else if kind == OpKind::Fft {
+            let length = x.shape.get(axis).copied().unwrap_or(1);
+            let points = length.saturating_sub(1).saturating_mul(2).saturating_add(self.0.below(2));
+            let kind = self.0.pick(&[FftKind::Complex, FftKind::FromReal, FftKind::ToReal { points }]);
+            let count = if kind == FftKind::FromReal { 1 } else { 2 };
+            (Op::Fft { kind, axis, inverse: self.0.chance(50) }, tensors(&[x, x][..count]))
+        } else {
+            let dtype = self.0.pick(&[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32]);
+            let blocks = |_: &usize| if self.0.chance(50) { 1 } else { self.length() };
+            let lengths: Vec<usize> = x.shape.iter().map(blocks).collect();
+            let exact = x.shape.iter().zip(lengths);
+            let fits = |(&length, blocks): (&usize, usize)| {
+                if blocks != 0 && length.is_multiple_of(blocks) { blocks } else { length }
+            };
+            let scale = x.with_shape(exact.map(fits).collect::<Shape>());
+            let count = self.0.between(2, 3);
+            let zero = scale.with_dtype(dtype);
+            if kind == OpKind::Quantize {
+                (Op::Quantize { dtype }, tensors(&[x, scale, zero][..count]))
+            } else {
+                (Op::Dequantize, tensors(&[x.with_dtype(dtype), scale, zero][..count]))
             }
         }
     }

@@ -115,7 +115,12 @@ impl Campaign {
             child.end();
             if let Some(failure) = ended {
                 totals.failures += 1;
-                println!("program {} of seed {}: {failure}\n{}", child.number, self.seed, described(self.seed, child.number));
+                println!(
+                    "program {} of seed {}: {failure}\n{}",
+                    child.number,
+                    self.seed,
+                    described(self.seed, child.number)
+                );
             }
             next = child.number.saturating_add(1);
         }
@@ -193,7 +198,10 @@ impl Watched {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait();
-                    return Some(status.map_or_else(|error| error.to_string(), |status| format!("the process ended: {status}")));
+                    return Some(status.map_or_else(
+                        |error| error.to_string(),
+                        |status| format!("the process ended: {status}"),
+                    ));
                 }
             }
         }
