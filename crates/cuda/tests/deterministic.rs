@@ -5,9 +5,10 @@
 //! sides run in processes of their own, in turns, since a device keeps the setting that it was opened with.
 
 use kiln::loss::cross_entropy;
+use kiln::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
 use kiln::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, GradientsParams, LayerNorm, LayerNormConfig, Linear,
-    LinearConfig, MhaInput, Module, MultiHeadAttention, MultiHeadAttentionConfig, rnn::Gru, rnn::GruConfig,
+    Dropout, DropoutConfig, Embedding, EmbeddingConfig, GradientsParams, Gru, GruConfig, LayerNorm,
+    LayerNormConfig, Linear, LinearConfig, Module,
 };
 use kiln::optim::{AdamWConfig, Optimizer};
 use kiln::{
