@@ -1,8 +1,8 @@
 //! Engines: the interface that runs ops.
 
 use crate::{
-    DTypeSet, Error, FAILS, FAILS_BY_INDEX, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
-    TensorData, TensorType, Value, Values, infer, wait_for,
+    DTypeSet, Error, FAILS, FAILS_BY_INDEX, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result,
+    Role, SharedBytes, TensorData, TensorType, Value, Values, infer, wait_for,
 };
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -249,12 +249,6 @@ macro_rules! write_row {
     }};
 }
 
-/// The elements of the incomplete vector.
-#[inline(always)]
-fn rest<V: Vector>(x: &[f32]) -> &[f32] {
-    &x[x.len() - x.len() % V::LANES..]
-}
-
 /// Loads a vector of a row, of which `count` elements are valid.
 ///
 /// # Safety
