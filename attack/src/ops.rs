@@ -82,8 +82,8 @@ fn iota_of_zero_elements() -> Result<(), String> {
 }
 
 fn tril_of_zero_elements() -> Result<(), String> {
-    let alone = Tensor::<Flex, 2>::zeros([1 << 40, 0]).tril(0).into_data();
-    let fused = Tensor::<Cpu, 2>::zeros([1 << 40, 0]).tril(0).into_data();
+    let alone = Tensor::<Flex, 2>::zeros([1 << 40, 0], &Default::default()).tril(0).into_data();
+    let fused = Tensor::<Cpu, 2>::zeros([1 << 40, 0], &Default::default()).tril(0).into_data();
     if alone.num_elements() + fused.num_elements() == 0 { Ok(()) } else { Err("there are elements".into()) }
 }
 

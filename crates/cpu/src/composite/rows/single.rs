@@ -7,7 +7,7 @@ use crate::contraction::simd::Float;
 use crate::copy::stream;
 use crate::isa::Level;
 use crate::math::single::{exp, ln};
-use crate::math::vector::{self, Single, Vector, Work};
+use crate::math::vector::{self, Single, Work};
 use crate::reduce::Sum;
 use crate::reduce::order::{BLOCK, COLUMN_SLOTS, ColumnStep, LANES, across, column_steps};
 use kiln_ir::NormKind;
