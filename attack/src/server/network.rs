@@ -43,10 +43,11 @@ pub(super) fn wrong_tokens() -> Result<(), String> {
     for guess in 0..5 {
         let mut stream = open(server.address())?;
         send(&mut stream, &encode(&Frame::Hello(Box::new(hello(&guess.to_string()))), &[]).map_err(text)?)?;
-        last = match decode::<Frame>(&receive(&mut stream)?).map_err(text)?.0 {
-            Frame::Refused(error) => error.to_string(),
-            other => return Err(format!("a wrong token is answered by {other:?}")),
+        let answer = decode::<Frame>(&receive(&mut stream)?).map_err(text)?.0;
+        let Frame::Refused(error) = answer else {
+            return Err(format!("a wrong token is answered by {answer:?}"));
         };
+        last = error.to_string();
     }
     if since.elapsed() < Duration::from_secs(2) {
         return Err(format!("five wrong tokens took {:?} only", since.elapsed()));

@@ -52,9 +52,9 @@ fn one_op(op: Op, input: Option<TensorType>) -> Result<(), String> {
     }
     attacker.send(&run(0, arguments, 0, 0), &[])?;
     attacker.send(&Request::Ask { question: 1, about: Question::Data(0) }, &[])?;
-    match attacker.receive()? {
-        Reply::Data { .. } | Reply::Answer { answer: Answer::Failed(_), .. } => {}
-        other => return Err(format!("the elements of the result are {other:?}")),
+    let reply = attacker.receive()?;
+    if !matches!(reply, Reply::Data { .. } | Reply::Answer { answer: Answer::Failed(_), .. }) {
+        return Err(format!("the elements of the result are {reply:?}"));
     }
     drop(attacker);
     serves(&server)
@@ -90,11 +90,7 @@ pub(super) fn run_after_limit_zero() -> Result<(), String> {
         attacker.send(&run(0, vec![], 1, 2 * round), &[])?;
     }
     attacker.send(&Request::Ask { question: 1, about: Question::Data(0) }, &[])?;
-    match attacker.receive()? {
-        Reply::Answer { answer: Answer::Failed(error), .. }
-            if error.to_string().contains("quota of 0 bytes") => {}
-        other => return Err(format!("a run beyond the limit is answered by {other:?}")),
-    }
+    expect_quota(attacker.receive()?, "quota of 0 bytes")?;
     if server.usage().bytes > 0 {
         return Err(format!("{} bytes are held at a limit of 0", server.usage().bytes));
     }
@@ -148,10 +144,7 @@ pub(super) fn intermediates_of_one_batch() -> Result<(), String> {
     attacker.send(&define(0, vec![], steps, vec![201]), &[])?;
     attacker.send(&run(0, vec![], 200, 0), &[])?;
     attacker.send(&Request::Ask { question: 1, about: Question::Data(402) }, &[])?;
-    match attacker.receive()? {
-        Reply::Answer { answer: Answer::Failed(error), .. } if error.to_string().contains("quota") => {}
-        other => return Err(format!("6.4 GB of intermediate results are answered by {other:?}")),
-    }
+    expect_quota(attacker.receive()?, "quota")?;
     serves(&server)
 }
 
@@ -239,4 +232,14 @@ pub(super) fn client_gone_during_work() -> Result<(), String> {
     super::wire::send(&mut attacker.stream, &closed)?;
     drop(attacker);
     recovers(&server)
+}
+
+/// Checks that a reply is an error that names a quota.
+fn expect_quota(reply: Reply, named: &str) -> Result<(), String> {
+    match &reply {
+        Reply::Answer { answer: Answer::Failed(error), .. } if error.to_string().contains(named) => Ok(()),
+        Reply::Answer { .. } | Reply::Data { .. } | Reply::Chunk { .. } => {
+            Err(format!("work beyond the {named} is answered by {reply:?}"))
+        }
+    }
 }

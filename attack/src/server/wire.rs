@@ -104,10 +104,11 @@ impl Attacker {
         let mut stream = open(address)?;
         send(&mut stream, &encode(&Frame::Hello(Box::new(hello(TOKEN))), &[]).map_err(text)?)?;
         let answer = receive(&mut stream)?;
-        match decode::<Frame>(&answer).map_err(text)?.0 {
-            Frame::Welcome(_) => Ok(Attacker { stream, sequence: 0 }),
-            other => Err(format!("no welcome: {other:?}")),
-        }
+        let answer = decode::<Frame>(&answer).map_err(text)?.0;
+        let is_welcome = matches!(answer, Frame::Welcome(_));
+        is_welcome
+            .then_some(Attacker { stream, sequence: 0 })
+            .ok_or_else(|| format!("no welcome: {answer:?}"))
     }
 
     /// Sends a message, whatever the window is.

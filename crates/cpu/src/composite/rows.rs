@@ -172,7 +172,7 @@ pub(super) fn sum_of<T: Float>(row: &[T], f: impl Fn(T) -> T) -> T {
         let mut width = LANES / 2;
         while width > 0 {
             for lane in 0..width {
-                sums[lane] = sums[lane] + sums[lane + width];
+                sums[lane] += sums[lane + width];
             }
             width /= 2;
         }

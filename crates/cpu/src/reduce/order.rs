@@ -143,7 +143,7 @@ multiversion! {
             if length < LANES {
                 lanes[0] = one_after_another::<T, R>(lanes[0], now);
             } else {
-                if inside % LANES != 0 {
+                if !inside.is_multiple_of(LANES) {
                     let before = &mut lanes[inside % LANES..];
                     let (first, aligned) = now.split_at(now.len().min(before.len()));
                     for (lane, x) in before.iter_mut().zip(first) {
