@@ -112,6 +112,8 @@ fn an_index_out_of_range_is_the_error_of_the_reference() {
             let data = |count: usize| TensorData::new(uneven(count), [count]).unwrap();
             let inputs = [data(4), TensorData::new(list, [9]).unwrap(), data(9)];
             let expected = run(&Reference::new(), &op, &inputs).unwrap_err();
+            // An index too large for the flag's word is reported as "or more".
+            let expected = expected.replace(&i64::MAX.to_string(), "2147483647 or more");
             for (kernels, engine) in engines() {
                 assert_eq!(run(&engine, &op, &inputs).unwrap_err(), expected, "{kernels}: {op:?} {wrong}");
             }

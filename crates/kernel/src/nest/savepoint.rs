@@ -57,6 +57,9 @@ impl Nest {
             self.slots[slot].origin = Origin::Computed;
         }
         self.atoms.rollback(to.atoms);
+        if !self.atoms.any_reduced() {
+            self.reduced.clear();
+        }
         self.values.truncate(to.values);
         self.slots.truncate(to.slots);
         self.padded.truncate(to.padded);
