@@ -13,6 +13,10 @@ use smallvec::smallvec;
 const MAX_CONV_PADDING: usize = 1 << 24;
 const MAX_POOL_PADDING: usize = 1 << 20;
 
+/// The largest stride and dilation of a convolution: kernels keep a list for each remainder modulo the stride.
+const MAX_CONV_STRIDE: usize = 1 << 16;
+const MAX_CONV_DILATION: usize = 1 << 24;
+
 impl Rule<'_> {
     pub(super) fn matmul(&self) -> Result<ResultTypes> {
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
@@ -192,6 +196,15 @@ impl Rule<'_> {
             .hint("the number of groups divides both numbers of channels"))
     }
 
+    fn at_most(&self, attribute: &str, value: usize, most: usize, axis: usize) -> Result<()> {
+        if value <= most {
+            return Ok(());
+        }
+        Err(self
+            .error(format!("a {attribute} of {value} along axis {axis} is more than {most}"))
+            .hint("take a slice with a step first"))
+    }
+
     /// The spatial extents of the result of a convolution.
     fn conv_space(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize]) -> Result<Vec<usize>> {
         if input.len() != spec.stride.len() || kernel.len() != spec.stride.len() {
@@ -201,6 +214,8 @@ impl Rule<'_> {
             .map(|axis| {
                 let (low, high) = spec.padding[axis];
                 self.padding(low.max(high), MAX_CONV_PADDING, axis + 2)?;
+                self.at_most("stride", spec.stride[axis], MAX_CONV_STRIDE, axis + 2)?;
+                self.at_most("dilation", spec.dilation[axis], MAX_CONV_DILATION, axis + 2)?;
                 let length = input[axis].saturating_add(low).saturating_add(high);
                 self.window_count(length, kernel[axis], spec.stride[axis], spec.dilation[axis], axis + 2)
             })
