@@ -59,9 +59,8 @@ impl<D: Driver> Gpu<D> {
         let padding = padding.ok_or_else(|| Error::unsupported("gpu", "the padding must be a number"))?;
         let result = self.full(&results[0], padding)?;
         let inside = pads.iter().zip(x.layout.shape.iter());
-        let inside: Vec<SliceAxis> = inside
-            .map(|(pad, &len)| SliceAxis { start: pad.low, len, step: pad.interior as isize + 1 })
-            .collect();
+        let inside: Vec<SliceAxis> =
+            inside.map(|(pad, &len)| SliceAxis { start: pad.low, len, step: pad.step(len) }).collect();
         let target = result.with_layout(result.layout.slice(&inside));
         self.copy_elements(x, &target, ty.dtype)?;
         Ok(smallvec![Array { suspicions: x.suspicions.clone(), ..result }.into_value(results[0])])

@@ -70,8 +70,8 @@ pub(crate) fn pad(call: &Call<'_>, pads: &[PadAxis]) -> Result<TensorData> {
 /// The source index of an index of the padded axis; `None` in padding.
 fn unpadded(index: usize, pad: &PadAxis, length: usize) -> Option<usize> {
     let past = index.checked_sub(pad.low)?;
-    let source = past / (pad.interior + 1);
-    (past.is_multiple_of(pad.interior + 1) && source < length).then_some(source)
+    let source = past / (pad.interior.saturating_add(1));
+    (past.is_multiple_of(pad.interior.saturating_add(1)) && source < length).then_some(source)
 }
 
 pub(crate) fn concat(parts: &[&TensorData], axis: usize, shape: Shape) -> Result<TensorData> {

@@ -81,7 +81,7 @@ pub(crate) fn pad(call: &Call<'_>, pads: &[PadAxis]) -> Native {
     let y = call.repeated(scalar, call.ty().dtype, call.dims())?.copied()?;
     let mut inside = y.clone();
     for (axis, (pad, length)) in pads.iter().zip(x.dims()).enumerate() {
-        let step = pad.interior + 1;
+        let step = pad.interior.saturating_add(1);
         inside = inside.slice(axis, pad.low, pad.low + (length - 1) * step + 1, step)?;
     }
     inside.overwrite(&x)?;

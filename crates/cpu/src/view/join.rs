@@ -24,7 +24,7 @@ pub(crate) fn pad(cpu: &Cpu, pads: &[PadAxis], mut inputs: Operands) -> Result<V
     // SAFETY: the result is fresh.
     unsafe { fill_around(cpu, &result, (&raw const word).cast(), ty.dtype.size(), x.shape(), pads) };
     let inside = pads.iter().zip(x.shape().iter());
-    let inside = inside.map(|(pad, &len)| SliceAxis { start: pad.low, len, step: pad.interior as isize + 1 });
+    let inside = inside.map(|(pad, &len)| SliceAxis { start: pad.low, len, step: pad.step(len) });
     let inside = result.layout.slice(&inside.collect::<smallvec::SmallVec<[SliceAxis; MAX_RANK]>>());
     let target = result.as_mut_ptr::<u8>().wrapping_add(inside.offset * ty.dtype.size());
     // SAFETY: the slice is within the result, which is fresh, and has the shape of `x`.

@@ -5,10 +5,6 @@ use crate::{Axes, OperandType, PadAxis, Result, ResultTypes, Shape, SliceAxis, T
 use alloc::format;
 use smallvec::smallvec;
 
-/// The largest interior padding. Where an axis has at most one element it adds none, so that the size of the result does not
-/// bound it.
-const MAX_INTERIOR: usize = isize::MAX as usize / 2;
-
 impl Rule<'_> {
     pub(super) fn reshape(&self, shape: &Shape) -> Result<ResultTypes> {
         let ty = self.only()?;
@@ -89,11 +85,6 @@ impl Rule<'_> {
         }
         if pads.len() != ty.rank() {
             return Err(self.error(format!("{} pads for {} axes", pads.len(), ty.rank())));
-        }
-        if let Some(pad) = pads.iter().find(|pad| pad.interior > MAX_INTERIOR) {
-            return Err(
-                self.error(format!("an interior padding of {} is more than {MAX_INTERIOR}", pad.interior))
-            );
         }
         let length = |(&pad, &length): (&PadAxis, &usize)| {
             let between = pad.interior.saturating_mul(length.saturating_sub(1));

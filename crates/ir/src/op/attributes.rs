@@ -331,6 +331,12 @@ impl PadAxis {
     pub fn new(low: usize, high: usize) -> PadAxis {
         PadAxis { low, high, interior: 0 }
     }
+
+    /// The distance in the padded tensor between neighbours of an axis of that length; 1 without neighbours, where the
+    /// interior padding can be any number.
+    pub fn step(&self, length: usize) -> isize {
+        if length > 1 { self.interior as isize + 1 } else { 1 }
+    }
 }
 
 /// The pass of a convolution: forward or one of the gradients.
