@@ -465,7 +465,7 @@ impl Nest {
     }
 
     /// The sum of one value. A sum starts with 0, so it is never -0.
-    pub(super) fn plus_zero(&mut self, value: ValueId) -> ValueId {
+    fn plus_zero(&mut self, value: ValueId) -> ValueId {
         let dtype = self.values[value as usize].dtype;
         let zero = self.value(Compute::Constant(Scalar::Float(0.0)), dtype);
         self.value(Compute::Binary(Binary::Add, value, zero), dtype)
