@@ -156,7 +156,8 @@ multiversion! {
                 *lanes = own;
             }
             if at % BLOCK == 0 || at == length {
-                let block = across::<T, R>(lanes);
+                // The other lanes of a short result are empty.
+                let block = if length < LANES { lanes[0] } else { across::<T, R>(lanes) };
                 match blocks {
                     Blocks::Joined(total) => **total = R::join(**total, block),
                     Blocks::Kept(slots) => {
