@@ -19,17 +19,16 @@ const MEMORY: u64 = 256 << 20;
 
 pub(crate) fn attacks() -> Vec<Attack> {
     let attack = |name, seconds, megabytes, run| Attack { name, seconds, megabytes, short: true, run };
-    let long = |name, seconds, megabytes, run| Attack { name, seconds, megabytes, short: false, run };
     vec![
         attack("server/resize_huge", 10, 400, quotas::resize_huge),
         attack("server/zero_elements_tril", 10, 400, quotas::zero_elements_tril),
         attack("server/iota_of_zero_elements", 10, 400, quotas::iota_of_zero_elements),
         attack("server/run_after_limit_zero", 10, 400, quotas::run_after_limit_zero),
-        long("server/poison_flood", 20, 600, quotas::poison_flood),
+        attack("server/poison_flood", 20, 600, quotas::poison_flood),
         attack("server/define_flood", 20, 600, quotas::define_flood),
         attack("server/intermediates_of_one_batch", 10, 600, quotas::intermediates_of_one_batch),
         attack("server/views_that_keep_memory", 10, 600, quotas::views_that_keep_memory),
-        long("server/inputs_that_wait", 20, 900, quotas::inputs_that_wait),
+        attack("server/inputs_that_wait", 20, 900, quotas::inputs_that_wait),
         attack("server/window_ignored", 20, 600, quotas::window_ignored),
         attack("server/client_gone_during_work", 20, 600, quotas::client_gone_during_work),
         attack("server/many_sessions", 20, 400, network::many_sessions),

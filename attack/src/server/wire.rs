@@ -125,7 +125,11 @@ impl Attacker {
             let bytes = receive(&mut self.stream)?;
             let (frame, tail) = decode::<Frame>(&bytes).map_err(text)?;
             match frame {
-                Frame::Payload { .. } => return Ok(decode::<Reply>(tail).map_err(text)?.0),
+                Frame::Payload { sequence } => {
+                    // The server waits for acknowledgements of its answers.
+                    let _ = send(&mut self.stream, &encode(&Frame::Ack { sequence }, &[]).map_err(text)?);
+                    return Ok(decode::<Reply>(tail).map_err(text)?.0);
+                }
                 Frame::Closed(reason) => return Err(format!("closed: {reason:?}")),
                 Frame::Ack { .. } | Frame::Hello(_) | Frame::Welcome(_) | Frame::Refused(_) => {}
             }

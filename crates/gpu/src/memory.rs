@@ -5,8 +5,8 @@
 //! order of frees, and their graphs need no new addresses.
 
 use crate::driver::{DevicePtr, Driver};
-use kiln_ir::{CacheStrategy, Error, MemoryConfig, MemoryUse, Result};
-use std::collections::BTreeMap;
+use kiln_ir::{CacheStrategy, Error, FxBuildHasher, MemoryConfig, MemoryUse, Result};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks are multiples of this.
@@ -21,6 +21,8 @@ pub(crate) struct Pool<D: Driver> {
 struct State<M> {
     /// Free blocks by length and creation number.
     free: BTreeMap<(usize, u64), Arc<M>>,
+    /// The addresses of the handles in `free`, in builds with debug assertions.
+    free_handles: HashSet<usize, FxBuildHasher>,
     usage: MemoryUse,
     config: MemoryConfig,
 }
@@ -37,7 +39,12 @@ pub(crate) struct Block<D: Driver> {
 
 impl<D: Driver> Pool<D> {
     pub(crate) fn new(driver: Arc<D>, config: MemoryConfig) -> Arc<Pool<D>> {
-        let state = State { free: BTreeMap::new(), usage: MemoryUse::default(), config };
+        let state = State {
+            free: BTreeMap::new(),
+            free_handles: HashSet::default(),
+            usage: MemoryUse::default(),
+            config,
+        };
         Arc::new(Pool { driver, state: Mutex::new(state) })
     }
 
@@ -97,15 +104,16 @@ impl<D: Driver> Pool<D> {
     pub(crate) fn trim(&self) {
         let kept = self.with(|state| {
             state.usage.cached_bytes = 0;
+            state.free_handles.clear();
             core::mem::take(&mut state.free)
         });
         // Dropped outside of the lock, since the driver waits.
         drop(kept);
     }
 
-    /// Whether no tensor holds the block of this memory, so that it may be reused.
+    /// Whether no tensor holds the block of this memory, so that it may be reused. Always `false` without debug assertions.
     pub(crate) fn is_free(&self, memory: &Arc<D::Memory>) -> bool {
-        self.with(|state| state.free.values().any(|free| Arc::ptr_eq(free, memory)))
+        self.with(|state| state.free_handles.contains(&address(memory)))
     }
 
     /// Applies a limit and a cache strategy.
@@ -127,6 +135,9 @@ impl<D: Driver> Pool<D> {
                 return Some(memory);
             }
             state.usage.cached_bytes += len;
+            if cfg!(debug_assertions) {
+                state.free_handles.insert(address(&memory));
+            }
             state.free.insert((len, number), memory);
             None
         });
@@ -152,11 +163,18 @@ impl<M> State<M> {
     fn take(&mut self, len: usize) -> Option<(u64, Arc<M>)> {
         let key = *self.free.range((len, 0)..=(len, u64::MAX)).next()?.0;
         let memory = self.free.remove(&key)?;
+        if cfg!(debug_assertions) {
+            self.free_handles.remove(&address(&memory));
+        }
         self.usage.cached_bytes -= len;
         self.usage.reuses += 1;
         self.usage.hold(len);
         Some((key.1, memory))
     }
+}
+
+fn address<M>(memory: &Arc<M>) -> usize {
+    Arc::as_ptr(memory).addr()
 }
 
 /// Updates the statistics when tensors hold more bytes.

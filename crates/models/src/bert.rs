@@ -13,7 +13,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 
 use crate::decoding::{join_heads, split_heads};
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported};
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported};
 use crate::layers::FirstValues;
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -205,7 +205,7 @@ impl BertConfig {
         Ok(config)
     }
 
-    /// Returns an error unless the heads divide the features.
+    /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
         let (heads, width) = (self.num_attention_heads, self.hidden_size);
         let fail = |field: &str, found: usize, expected: String| {
@@ -217,13 +217,13 @@ impl BertConfig {
         if self.num_hidden_layers > MAX_LAYERS {
             return fail("num_hidden_layers", self.num_hidden_layers, format!("at most {MAX_LAYERS}"));
         }
-        Ok(())
+        check_number("layer_norm_eps", self.layer_norm_eps)
     }
 
     /// Returns a model with random weights on a device.
     ///
     /// # Panics
-    /// When `num_attention_heads` is not a divisor of `hidden_size`.
+    /// When `num_attention_heads` is not a divisor of `hidden_size`, or `layer_norm_eps` is negative or above 1.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Bert<B> {
         if let Err(error) = self.check() {

@@ -11,7 +11,7 @@ use kiln_text::{LanguageModel, LogitsOf, TokenInput};
 
 use crate::decoding::{CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, split_heads};
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported};
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported};
 use crate::layers::{FirstValues, match_embedding, match_projection};
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -167,7 +167,7 @@ impl Gpt2Config {
         Ok(config)
     }
 
-    /// Returns an error unless the heads divide the features.
+    /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
         let (heads, width) = (self.n_head, self.n_embd);
         let fail = |field: &str, found: usize, expected: String| {
@@ -179,13 +179,13 @@ impl Gpt2Config {
         if self.n_layer > MAX_LAYERS {
             return fail("n_layer", self.n_layer, format!("at most {MAX_LAYERS}"));
         }
-        Ok(())
+        check_number("layer_norm_epsilon", self.layer_norm_epsilon)
     }
 
     /// Returns a model with random weights on a device.
     ///
     /// # Panics
-    /// When `n_head` is not a divisor of `n_embd`.
+    /// When `n_head` is not a divisor of `n_embd`, or `layer_norm_epsilon` is negative or above 1.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Gpt2<B> {
         if let Err(error) = self.check() {

@@ -186,6 +186,18 @@ fn integer(value: &Value) -> Option<usize> {
     value.as_u64().filter(|&n| n <= MAX_INTEGER).and_then(|n| n.try_into().ok())
 }
 
+/// Checks a number of a configuration that was made in code, by the range of the field of that name.
+pub(crate) fn check_number(field: &str, number: f64) -> Result<()> {
+    match Range::of(field).filter(|range| !range.contains(number)) {
+        Some(range) => Err(ModelError::Field {
+            field: field.to_owned(),
+            found: number.to_string(),
+            expected: range.expected.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Returns the error of a field of the wrong type; `None` if it is missing.
 pub(crate) fn wrong(field: &str, found: Option<&Value>, expected: &str) -> ModelError {
     let found = match found {

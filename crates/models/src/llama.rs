@@ -144,7 +144,8 @@ impl LlamaConfig {
     /// Returns a model with random weights on a device.
     ///
     /// # Panics
-    /// When the heads do not divide the features or each other, or a list has the wrong length.
+    /// When the heads do not divide the features or each other, a list has the wrong length, or `rope_theta` or
+    /// `rms_norm_eps` is out of its range.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Llama<B> {
         if let Err(error) = self.check() {

@@ -86,11 +86,17 @@ pub(crate) async fn drive(
     heartbeat: Duration,
     deliver: impl FnMut(Bytes) -> Result<()>,
 ) -> End {
-    let (sink, stream) = socket.split();
-    tokio::select! {
-        end = read(stream, link, heartbeat, deliver) => end,
+    let (sink, mut stream) = socket.split();
+    let end = tokio::select! {
+        end = read(&mut stream, link, heartbeat, deliver) => end,
         end = write(sink, link, from, heartbeat) => end,
+    };
+    if let End::Finished | End::Violation(_) = end {
+        // A socket that is closed before all was read resets the connection, and the other side may lose the reason.
+        let _ = tokio::time::timeout(FAREWELL, async { while let Ok(Some(_)) = next(&mut stream).await {} })
+            .await;
     }
+    end
 }
 
 async fn read(

@@ -116,7 +116,7 @@ impl Tokenizer {
     /// | bytes that normalization, or the decoder, makes of one | 48 |
     /// | a pattern or text of a step | 1 KiB |
     /// | steps of a normalizer with its pre-tokenizer, or of a decoder | 64 |
-    /// | WordPiece: `max_input_chars_per_word` | 200 |
+    /// | WordPiece: `max_input_chars_per_word` | 100 |
     /// | Unigram: a token; all tokens; those that start at one place | 256 bytes; 8 MiB; 4 KiB |
     /// | `precompiled_charsmap` | 16 MiB, and all that its trie refers to exists |
     ///

@@ -6,7 +6,7 @@ use kiln_nn::transformer::FeedForwardActivation;
 use kiln_tensor::Backend;
 
 use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, parse, unsupported, wrong};
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported, wrong};
 
 /// The values of `model_type` that [`LlamaConfig::from_hugging_face`] reads.
 pub const LLAMA_MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "smollm3"];
@@ -265,6 +265,8 @@ impl LlamaConfig {
                 return fail(field, list.len(), format!("{layers} values, one for each layer"));
             }
         }
+        check_number("rms_norm_eps", self.rms_norm_eps)?;
+        check_number("rope_theta", self.rope_theta)?;
         match self.rope_divisors.as_ref().filter(|list| list.len() != head / 2) {
             Some(list) => fail("rope_divisors", list.len(), format!("{} values, half of head_dim", head / 2)),
             None => Ok(()),

@@ -5,6 +5,7 @@ use kiln_tensor::{DType, Tensor};
 use kiln_text::{GenerationCache, LanguageModel, LogitsOf, TokenInput};
 
 use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::B;
 use crate::fixture::{Expected, assert_close, expected, folder};
@@ -202,6 +203,24 @@ fn numbers_out_of_range() {
             assert!(message.contains("expected"), "{message}");
         }
     }
+}
+
+#[test]
+fn numbers_out_of_range_in_code() {
+    let json = json!({"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 2});
+    let valid = LlamaConfig::from_hugging_face(&json.to_string()).unwrap();
+    let message = |change: fn(&mut LlamaConfig)| {
+        let mut config = valid.clone();
+        change(&mut config);
+        let built = catch_unwind(AssertUnwindSafe(|| drop(config.init::<B>(&Default::default()))));
+        *built.unwrap_err().downcast::<String>().unwrap()
+    };
+    assert!(
+        message(|config| config.rope_theta = 0.0).contains("`rope_theta` is 0, expected a number from 1")
+    );
+    assert!(message(|config| config.rms_norm_eps = -1.0).contains("`rms_norm_eps` is -1"));
+    assert!(message(|config| config.rms_norm_eps = f64::NAN).contains("`rms_norm_eps` is NaN"));
 }
 
 #[test]

@@ -406,13 +406,13 @@ impl Engine for RemoteEngine {
         let mut state = self.shared.lock();
         let id = state.recording.next_written();
         state.recording.changes += 1;
-        let sent = self
-            .shared
-            .free(&mut state)
-            .and_then(|()| self.shared.send(&Request::Write { id, ty }, first))
-            .and_then(|()| {
-                rest.chunks(CHUNK).try_for_each(|chunk| self.shared.send(&Request::Chunk { id }, chunk))
-            });
+        let before = match state.recording.keeps_much() {
+            true => self.shared.flush(&mut state),
+            false => self.shared.free(&mut state),
+        };
+        let sent = before.and_then(|()| self.shared.send(&Request::Write { id, ty }, first)).and_then(|()| {
+            rest.chunks(CHUNK).try_for_each(|chunk| self.shared.send(&Request::Chunk { id }, chunk))
+        });
         drop(state);
         match sent {
             Ok(()) => self.value(id, ty),

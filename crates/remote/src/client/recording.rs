@@ -10,6 +10,9 @@ const FULL_STEPS: usize = 256;
 /// A batch is sent at this number of operands.
 const FULL_OPERANDS: usize = 8192;
 
+/// A batch is sent before the next written value, once the server keeps this number of bytes of dropped values for it.
+const FULL_BYTES: u64 = 16 << 20;
+
 /// The batch that ops are added to, and the numbering of values.
 ///
 /// Results have even ids and written values odd ones, so that the results of a batch have consecutive ids whatever is
@@ -30,6 +33,8 @@ pub(super) struct Recording {
     written: u64,
     /// Values of earlier batches that were dropped.
     dropped: Vec<u64>,
+    /// The bytes of values that were dropped, and that the server keeps for this batch.
+    kept_bytes: u64,
     /// Counts changes, so that a pause is noticed.
     pub(super) changes: u64,
 }
@@ -97,6 +102,8 @@ impl Recording {
             self.is_held[((id - self.first) / 2) as usize] = false;
         } else if let Some(input) = self.inputs.get(&id) {
             self.arguments[*input as usize].is_last = true;
+            let bytes = self.template.inputs[*input as usize].num_bytes() as u64;
+            self.kept_bytes = self.kept_bytes.saturating_add(bytes);
         } else {
             self.dropped.push(id);
         }
@@ -105,6 +112,11 @@ impl Recording {
     /// Whether the batch is to be sent.
     pub(super) fn is_full(&self) -> bool {
         self.template.steps.len() >= FULL_STEPS || self.operands >= FULL_OPERANDS
+    }
+
+    /// Whether the batch is to be sent before another value is written, since the server keeps much memory for it.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.kept_bytes >= FULL_BYTES
     }
 
     /// Whether there is nothing to send.
@@ -121,6 +133,7 @@ impl Recording {
         let first = self.first;
         self.first += 2 * types.len() as u64;
         self.operands = 0;
+        self.kept_bytes = 0;
         self.inputs.clear();
         let held = is_held.iter().enumerate().filter(|(_, is_held)| **is_held);
         template.outputs = held.map(|(result, _)| result as u32).collect();
@@ -212,6 +225,22 @@ mod tests {
         assert!(recording.take_batch().is_none());
         assert_eq!(recording.take_dropped(), [x]);
         assert!(recording.is_empty());
+    }
+
+    #[test]
+    fn large_values_that_were_dropped_end_a_batch() {
+        let mut recording = Recording::default();
+        let half = TensorType::new([FULL_BYTES as usize / 8], DType::F32);
+        for expected in [false, true] {
+            let x = recording.next_written();
+            let source = recording.source(x, &half);
+            recording.push(&Op::Unary(Unary::Exp), vec![source], &[half]);
+            assert!(!recording.keeps_much(), "the program holds the value");
+            recording.drop_value(x);
+            assert_eq!(recording.keeps_much(), expected);
+        }
+        recording.take_batch().unwrap();
+        assert!(!recording.keeps_much());
     }
 
     #[test]

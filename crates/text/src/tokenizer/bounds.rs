@@ -28,8 +28,8 @@ const MAX_TOKENS: usize = 8 << 20;
 /// The most bytes of the tokens of Unigram that start at one place, which the library looks up one by one.
 const MAX_PREFIXES: usize = 1 << 12;
 
-/// The longest word of WordPiece in characters: its time grows with the square. Published models have 100.
-const MAX_WORD: u64 = 200;
+/// The longest word of WordPiece in characters: its time grows with the cube. Published models have 100.
+const MAX_WORD: u64 = 100;
 
 /// The parts of a `tokenizer.json`.
 #[derive(Deserialize)]
