@@ -128,7 +128,7 @@ fn peak_megabytes(process: u32) -> Option<u64> {
     kibibytes.ok().map(|kibibytes| kibibytes / 1024)
 }
 
-/// The end of what a process printed.
+/// The end of the output of a process.
 fn end_of(printed: &mut File) -> String {
     const KEPT: u64 = 2000;
     let mut bytes = Vec::new();
@@ -138,7 +138,7 @@ fn end_of(printed: &mut File) -> String {
         .and_then(|_| printed.take(KEPT).read_to_end(&mut bytes));
     match read {
         Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => format!("(what it printed cannot be read: {error})"),
+        Err(error) => format!("(its output cannot be read: {error})"),
     }
 }
 

@@ -71,7 +71,7 @@ fn resize_huge() -> Result<(), String> {
     returns(&resized(vec![1 << 32, 0]), &[f32s(&[1, 1, 5, 1])], &[])
 }
 
-/// The bytes of the result, and of what is made on the way, fit no memory, and wrap.
+/// The bytes of the result, and of the intermediates, fit no memory, and wrap.
 fn resize_of_unallocatable_rows() -> Result<(), String> {
     is_refused(&resized(vec![1 << 44, 1]), &[f32s(&[1, 1, 5, 5])], "out of memory")?;
     is_refused(&resized(vec![1 << 62, 1]), &[f32s(&[1, 1, 5, 1])], "too large")

@@ -34,7 +34,7 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
                  --failures, --engine (cpu, which is also run behind fusion, reference, wgpu, cuda, or dry: the host's part
                  of CUDA, without a GPU) and:
   --seconds N    how long (default: 20); with --programs, so many programs
-  --mebibytes N  the memory of the process that runs them (default: 4096)
+  --mebibytes N  the memory of the process that runs them (default: 4096); 0 limits tensors alone, to 1 GiB
   --sanitizer    with `cargo xtask fuzz`: in a build with AddressSanitizer
 ";
 

@@ -120,7 +120,10 @@ mod tests {
     #[test]
     fn options_are_forwarded() {
         let (build, run) = said(&["--programs=5", "--only", "MatMul"]);
-        assert!(build.ends_with("kiln-suite/wgpu,kiln-fuzz/wgpu --bin kiln-fuzz --example kill"), "{build}");
+        assert!(
+            build.ends_with("kiln-suite/wgpu,kiln-fuzz/wgpu,kiln-remote/tls --bin kiln-fuzz --example kill"),
+            "{build}"
+        );
         assert!(run.ends_with("kiln-fuzz --programs 5 --only MatMul"), "{run}");
     }
 
@@ -132,7 +135,7 @@ mod tests {
             (&["--engine=nvrtc"], "cuda", "--engine nvrtc"),
         ] {
             let (build, run) = said(words);
-            assert!(build.contains(&format!("kiln-fuzz/wgpu,kiln-fuzz/{feature} --bin")), "{build}");
+            assert!(build.contains(&format!("kiln-remote/tls,kiln-fuzz/{feature} --bin")), "{build}");
             assert!(run.ends_with(arguments), "{run}");
         }
     }

@@ -10,9 +10,10 @@ use crate::workspace::Workspace;
 use crate::{kill, process};
 
 /// The features of the workspace's tests. The examples of language models are not in the default build, whose time they
-/// would double. The tests of `kiln-wgpu` compile it anyway, so that the suite on it compiles nothing again.
+/// would double. The tests of `kiln-wgpu` compile it anyway, so that the suite on it compiles nothing again. No other step
+/// tests TLS.
 pub(crate) const FEATURES: &[&str] =
-    &["kiln-examples/models", "kiln-examples/wgpu", "kiln-suite/wgpu", "kiln-fuzz/wgpu"];
+    &["kiln-examples/models", "kiln-examples/wgpu", "kiln-suite/wgpu", "kiln-fuzz/wgpu", "kiln-remote/tls"];
 
 /// The example that is built beside each binary: cargo unifies dev-dependencies only if an example or a test is selected.
 /// This one is small.
@@ -90,7 +91,7 @@ mod tests {
     fn binaries_are_built_beside_an_example() {
         let launch = Program::Binary("fuzzer").launch(&workspace(), &["fuzz/cuda"]);
         let said = process::describe(&launch.build);
-        let expected = "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu,fuzz/cuda --bin fuzzer --example kill";
+        let expected = "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu,kiln-remote/tls,fuzz/cuda --bin fuzzer --example kill";
         assert_eq!(said, expected);
         assert_eq!(process::describe(&launch.run), format!("target/debug/fuzzer{EXE_SUFFIX}"));
     }
@@ -101,7 +102,7 @@ mod tests {
         let said = process::describe(&launch.build);
         assert_eq!(
             said,
-            "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu --example mnist"
+            "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu,kiln-remote/tls --example mnist"
         );
         assert_eq!(process::describe(&launch.run), format!("target/debug/examples/mnist{EXE_SUFFIX}"));
     }

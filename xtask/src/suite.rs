@@ -154,7 +154,7 @@ mod tests {
         let run = Run { features: &["kiln-suite/candle"], ..part_of("candle", (2, 8)) };
         let suite = run.conformance(&Workspace::default());
         let build = process::describe(&suite.build);
-        let expected = "kiln-fuzz/wgpu,kiln-suite/candle --bin conformance --example kill";
+        let expected = "kiln-fuzz/wgpu,kiln-remote/tls,kiln-suite/candle --bin conformance --example kill";
         assert!(build.ends_with(expected), "{build}");
         let said = process::describe(&suite.run);
         assert!(said.contains("KILN_SUITE_PART") && said.ends_with("conformance candle"), "{said}");

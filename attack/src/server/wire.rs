@@ -1,4 +1,4 @@
-//! A client that does what it wants: raw requests, frames and messages.
+//! A client that breaks the protocol: raw requests, frames and messages.
 
 use super::{TOKEN, text};
 use kiln_remote::codec::{decode, encode};

@@ -297,7 +297,7 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
     }
 }
 
-/// An empty vector with room for that many elements. Kernels allocate by it what grows with a tensor: a failed
+/// An empty vector with room for that many elements. Kernels allocate lists that grow with a tensor by it: a failed
 /// allocation of `Vec` itself ends the process.
 ///
 /// # Errors

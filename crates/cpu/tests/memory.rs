@@ -202,7 +202,7 @@ fn many_threads(cpu: &Cpu) {
 /// A failed system allocation poisons the value, after cached blocks were freed.
 fn too_much(cpu: &Cpu) {
     let before = cpu.usage();
-    for elements in [1 << 45, 1 << 59, 1 << 60] {
+    for elements in [1 << 41, 1 << 45, 1 << 59, 1 << 60] {
         let x = filled(cpu, elements);
         let error = x.error().expect("more than any machine has").to_string();
         assert!(error.contains("out of memory"), "{error}");

@@ -33,7 +33,7 @@ impl Default for Plans {
 }
 
 impl Plans {
-    /// Sets the size limit in bytes, of which templates may take a third, and evicts what exceeds it. The newest plan and
+    /// Sets the size limit in bytes, of which templates may take a third, and evicts entries beyond it. The newest plan and
     /// the newest template always stay.
     pub(crate) fn set_limit(&mut self, bytes: usize) {
         self.templates.set_limit(bytes / 3);

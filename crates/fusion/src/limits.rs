@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pub(crate) selects_past_poison: bool,
     /// Whether predicted plans execute speculatively.
     pub(crate) head_start: bool,
-    /// Whether regions compute bit for bit what their ops compute one by one.
+    /// Whether regions compute the bits of their ops run one by one.
     pub(crate) exact: bool,
     /// The maximum number of operations of a kernel. Loads count; equal operations count once.
     pub(crate) kernel_ops: usize,

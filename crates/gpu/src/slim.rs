@@ -107,7 +107,7 @@ impl<D: Driver> Gpu<D> {
         let Some(slim) = Slim::of(products) else { return Ok(false) };
         let scratch = self.slim_scratch()?;
         self.queue.push_slim(move |before| {
-            // Fused matmuls are split among other numbers of blocks, and what was queued before depends on reads.
+            // Fused matmuls are split among other numbers of blocks, and reads decide which ones are queued before.
             let before = before.filter(|_| !self.deterministic);
             // If the fused kernel does not compile, each runs alone.
             let both = before.and_then(|before| before.with(&slim));

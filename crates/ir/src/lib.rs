@@ -83,6 +83,8 @@ mod scalar;
 mod settings;
 mod shape;
 mod shared;
+#[cfg(feature = "std")]
+mod system_memory;
 pub mod text;
 mod value;
 pub mod verify;
@@ -132,6 +134,8 @@ pub use scalar::{Real, Scalar};
 pub use settings::{deterministic, set_deterministic, setting, switch};
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use shared::SharedBytes;
+#[cfg(feature = "std")]
+pub use system_memory::SystemMemory;
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};
 pub use verify::verify;
 pub use vjp::{Gradient, GradientSum, Saved, differentiate, gradient_of, gradient_program, saved, vjp};

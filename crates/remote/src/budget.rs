@@ -1,4 +1,4 @@
-//! Counts of bytes: what a session holds, and all sessions of a server together.
+//! Counts of bytes that one session holds, and that all sessions of a server hold together.
 
 use kiln_ir::{Error, Result};
 use std::sync::Arc;

@@ -393,9 +393,8 @@ fn send(question: u64, data: &TensorData, reply: Replies<'_>) -> Result<()> {
 
 /// The bytes of a type, if this machine can address them.
 fn sized(ty: &TensorType) -> Result<usize> {
-    let bytes = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
-    let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
-    bytes.ok_or_else(|| malformed(format!("a tensor of type {ty} is too large for this machine")))
+    let too_large = || malformed(format!("a tensor of type {ty} is too large for this machine"));
+    ty.checked_num_bytes().ok_or_else(too_large)
 }
 
 fn missing(id: u64) -> Error {

@@ -2,7 +2,7 @@
 
 use super::{Outcome, program, run};
 use crate::check::Subjects;
-use kiln_ir::{Engine, expanding};
+use kiln_ir::{Engine, MemoryConfig, expanding};
 use kiln_reference::Reference;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -30,7 +30,8 @@ pub struct Campaign {
     pub time: Duration,
     /// The name of the engine. Default: `cpu`.
     pub engine: String,
-    /// The address space of a child in MiB, where the system limits it; 0 for no limit. Default: 4096.
+    /// The address space of a child in MiB, where the system limits it. With 0, tensors alone are limited, to 1 GiB.
+    /// Default: 4096.
     pub mebibytes: u64,
     /// After how many failures to stop. Default: 10.
     pub most_failures: u64,
@@ -127,7 +128,7 @@ impl Campaign {
     }
 }
 
-/// The text of a program. Its generator may be what panics.
+/// The text of a program. Its generator may itself panic.
 fn described(seed: u64, number: u64) -> String {
     std::panic::catch_unwind(|| program(seed, number).to_string())
         .unwrap_or_else(|_| "inference of its ops panicked".into())
@@ -155,6 +156,7 @@ impl Watched {
         };
         command.args(["--raw-child", "--engine", &campaign.engine]);
         command.args(["--seed", &campaign.seed.to_string(), "--first", &first.to_string()]);
+        command.args(["--mebibytes", &campaign.mebibytes.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("the child did not start: {error}"))?;
         let output = child.stdout.take().ok_or("the child has no output")?;
@@ -239,6 +241,10 @@ impl Watched {
 /// When the engine is missing, or the parent is gone.
 pub fn run_child(campaign: &Campaign) -> Result<(), String> {
     let engines = engines(&campaign.engine)?;
+    if campaign.mebibytes == 0 {
+        let memories = engines.iter().filter_map(|engine| engine.memory());
+        memories.for_each(|memory| memory.configure(MemoryConfig::new().with_limit(1 << 30)));
+    }
     std::panic::set_hook(Box::new(|_| {}));
     let mut output = std::io::stdout().lock();
     let mut number = campaign.first;

@@ -8,8 +8,8 @@ use super::class::Class;
 use super::thread;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use kiln_ir::{CacheStrategy, MemoryConfig, MemoryUse};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use kiln_ir::{CacheStrategy, MemoryConfig, MemoryUse, SystemMemory};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The number of classes by which a reused block may exceed the request: up to a quarter; if the pool is full, up to
 /// twice the size.
@@ -240,8 +240,17 @@ impl Pool {
     }
 
     fn is_within_limit(&mut self, more: usize) -> bool {
-        let live = self.live_with(more);
-        self.config().limit.is_none_or(|limit| live <= limit)
+        self.live_with(more) <= self.limit()
+    }
+
+    /// The most live bytes: without a limit of the user, the memory of the system. A system that promises more than it has
+    /// would end the process later.
+    fn limit(&mut self) -> usize {
+        static OF_SYSTEM: LazyLock<usize> = LazyLock::new(|| {
+            let total = SystemMemory::read().and_then(|memory| usize::try_from(memory.total).ok());
+            total.unwrap_or(usize::MAX)
+        });
+        self.config().limit.unwrap_or_else(|| *OF_SYSTEM)
     }
 
     /// The cached bytes beyond the strategy and the limit, once `more` bytes have become live.
@@ -257,7 +266,7 @@ impl Pool {
             CacheStrategy::AtMost(bytes) => bytes,
             CacheStrategy::Disabled => 0,
         };
-        let by_limit = config.limit.map_or(usize::MAX, |limit| limit.saturating_sub(live));
+        let by_limit = self.limit().saturating_sub(live);
         self.cached_bytes.saturating_sub(by_strategy.min(by_limit))
     }
 

@@ -1,5 +1,5 @@
-//! A deterministic engine: sums by index in the order of the entries, and results of regions that do not depend on what
-//! is recorded together.
+//! A deterministic engine: sums by index in the order of the entries, and results of regions that do not depend on which ops
+//! are recorded together.
 
 use crate::driver::Host;
 use kiln_gpu::Gpu;

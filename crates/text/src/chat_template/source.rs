@@ -80,7 +80,7 @@ fn nested_operators(tokens: &[Token]) -> usize {
     let (mut levels, mut total, mut most) = (vec![0], 0usize, 0);
     let mut follows_operand = false;
     for token in tokens {
-        // A call and an item are operators of what is before them.
+        // A call and an item are operators of the expression before them.
         if token.kind == Kind::Open && follows_operand {
             total += 1;
             if let Some(level) = levels.last_mut() {

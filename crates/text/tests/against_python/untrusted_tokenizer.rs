@@ -42,7 +42,7 @@ fn panics_of_the_library_are_errors() {
         "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}], "special_tokens": {}});
     assert!(of(json!({"post_processor": template})).is_err());
     refused(json!({"pre_tokenizer": {"type": "FixedLength", "length": 0}}), "the library failed");
-    // The decoder fails for tokens that are shorter than what it strips.
+    // The decoder fails for tokens that are shorter than the text it strips.
     let strip = json!({"type": "Strip", "content": "a", "start": 0, "stop": 9});
     let decoded = of(json!({"decoder": strip})).and_then(|tokenizer| tokenizer.decode(&[1], false));
     assert!(decoded.unwrap_err().to_string().contains("cannot decode the ids: the library failed"));

@@ -1,4 +1,4 @@
-//! Mutation fuzzing of what comes with models of strangers: templates, tokenizers and settings of generation. The harness
+//! Mutation fuzzing of the files that come with models of strangers: templates, tokenizers and settings of generation. The harness
 //! and its variables are those of `crates/store/tests/fuzz/main.rs`.
 //!
 //! ```text
