@@ -1,5 +1,7 @@
 //! The memory of the system.
 
+use alloc::format;
+
 /// The memory of the system in bytes, or that of the control group (cgroup v2) of this process where it is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemMemory {
