@@ -3,8 +3,8 @@
 use crate::attack::Attack;
 use kiln_backends::{Cpu, CpuDevice, Flex, FlexDevice};
 use kiln_ir::{
-    Axes, DType, Op, Operand, OperandType, PoolKind, PoolSpec, Reduction, ResizeMode, TensorData, TensorType,
-    block_on, infer,
+    Axes, ConvPass, ConvSpec, DType, Op, Operand, OperandType, PoolKind, PoolSpec, Reduction, ResizeMode,
+    TensorData, TensorType, block_on, infer,
 };
 use kiln_tensor::{Backend, Tensor};
 
@@ -18,6 +18,8 @@ pub(crate) fn attacks() -> Vec<Attack> {
         attack("ops/sum_over_zero_elements", sum_over_zero_elements),
         attack("ops/pool_gradient_of_huge_steps", pool_gradient_of_huge_steps),
         attack("ops/pool_of_huge_padding", pool_of_huge_padding),
+        attack("ops/weight_gradient_of_no_images", weight_gradient_of_no_images),
+        attack("ops/weight_gradient_of_huge_padding", weight_gradient_of_huge_padding),
         attack("ops/lengths_that_wrap", lengths_that_wrap),
     ]
 }
@@ -105,6 +107,26 @@ fn pool_gradient_of_huge_steps() -> Result<(), String> {
 fn pool_of_huge_padding() -> Result<(), String> {
     let spec = PoolSpec { padding: vec![((1 << 40) - 1, 0)], ..PoolSpec::new(PoolKind::Max, &[1 << 40]) };
     is_refused(&Op::Pool(spec), &[f32s(&[1, 1, 1])], "padding")
+}
+
+/// Operands without elements, whose planes would have 16 GiB, and a result with elements.
+fn weight_gradient_of_no_images() -> Result<(), String> {
+    let spec = ConvSpec { stride: vec![1], padding: vec![(1 << 20, 7)], dilation: vec![1], groups: 1 };
+    let op = Op::Conv { spec, pass: ConvPass::Weight { size: vec![3] } };
+    let length = (1 << 32) + (1 << 20) + 5;
+    returns(&op, &[f32s(&[0, 2, 1 << 32]), f32s(&[0, 1, length])], &[0; 24])
+}
+
+/// Small operands and a small result, of which a padded copy would have 380 GB.
+fn weight_gradient_of_huge_padding() -> Result<(), String> {
+    let spec = ConvSpec {
+        stride: vec![2, 2],
+        padding: vec![(3, 1), (2, 1 << 24)],
+        dilation: vec![3, 1 << 24],
+        groups: 1,
+    };
+    let op = Op::Conv { spec, pass: ConvPass::Weight { size: vec![2, 2] } };
+    is_refused(&op, &[f32s(&[16, 17, 17, 1]), f32s(&[16, 3, 9, 2])], "out of memory")
 }
 
 /// Types without elements, the product of whose other lengths wraps.

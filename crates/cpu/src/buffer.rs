@@ -200,7 +200,7 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Allocates at least that many bytes; `None` for less than a huge page, or if out of memory.
     pub(crate) fn new(bytes: usize) -> Option<Pages> {
-        let class = Class::of(bytes)?;
+        let class = Class::of(bytes).filter(|class| class.bytes() <= *pool::SYSTEM_MEMORY)?;
         Block::is_large(class).then(|| Block::mapped(class)).flatten().map(Pages)
     }
 
@@ -303,9 +303,13 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
 /// # Errors
 /// When there is not enough memory.
 pub(crate) fn vector<T>(capacity: usize) -> Result<Vec<T>> {
+    let bytes = capacity.saturating_mul(size_of::<T>());
+    #[cfg(feature = "std")]
+    if bytes > *pool::SYSTEM_MEMORY {
+        return Err(out_of_memory(bytes));
+    }
     let mut vector = Vec::new();
-    let reserved = vector.try_reserve_exact(capacity);
-    reserved.map_err(|_| out_of_memory(capacity.saturating_mul(size_of::<T>())))?;
+    vector.try_reserve_exact(capacity).map_err(|_| out_of_memory(bytes))?;
     Ok(vector)
 }
 

@@ -21,9 +21,8 @@ pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
     let [a, b] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
     let pair = [(a.0, *a.1), (b.0, *b.1)];
     let ty = results[0];
-    // Sums over no elements; the other lengths of an empty operand may be huge.
-    if pair.iter().any(|(_, ty)| ty.shape.has_no_elements()) {
-        return Ok(smallvec![Array::zeros(&ty)?.into_value(ty)]);
+    if let Some(zeros) = without_elements(&pair, &ty) {
+        return zeros;
     }
     let arrays = [a.0, b.0];
     let output = match a.1.dtype {
@@ -42,6 +41,12 @@ pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
         DType::Bool => return Err(no_number("matmul")),
     };
     Ok(smallvec![output.into_value(ty)])
+}
+
+/// The sums over no elements, if an operand is empty. Its other lengths may be huge, so no kernel may count them.
+fn without_elements(operands: &[(&Array, TensorType)], ty: &TensorType) -> Option<Result<Values>> {
+    let is_empty = operands.iter().any(|(_, ty)| ty.shape.has_no_elements());
+    is_empty.then(|| Ok(smallvec![Array::zeros(ty)?.into_value(*ty)]))
 }
 
 /// The matmul of an `f32` array and quantized weights: integers of that dtype, with scales and zero points per block.
@@ -99,6 +104,9 @@ pub(crate) fn conv(
     let [a, b] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
     let pair = [(a.0, *a.1), (b.0, *b.1)];
     let ty = results[0];
+    if let Some(zeros) = without_elements(&pair, &ty) {
+        return zeros;
+    }
     let output = match Width::of(ty.dtype, "conv")? {
         Width::Double => conv::run::<f64>(cpu, spec, pass, pair, &ty)?,
         Width::Single => conv::run::<f32>(cpu, spec, pass, pair, &ty)?,

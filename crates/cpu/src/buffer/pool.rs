@@ -19,6 +19,13 @@ const WIDE: usize = 8;
 /// Bytes that may be cached in addition to a quarter of the peak, so that small programs keep all their blocks.
 const SLACK: usize = 32 << 20;
 
+/// The bytes of the system, beyond which no allocation is tried: a system that promises more than it has would end the
+/// process later.
+pub(super) static SYSTEM_MEMORY: LazyLock<usize> = LazyLock::new(|| {
+    let total = SystemMemory::read().and_then(|memory| usize::try_from(memory.total).ok());
+    total.unwrap_or(usize::MAX)
+});
+
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 pub(super) struct Pool {
@@ -243,14 +250,9 @@ impl Pool {
         self.live_with(more) <= self.limit()
     }
 
-    /// The most live bytes: without a limit of the user, the memory of the system. A system that promises more than it has
-    /// would end the process later.
+    /// The most live bytes: without a limit of the user, the memory of the system.
     fn limit(&mut self) -> usize {
-        static OF_SYSTEM: LazyLock<usize> = LazyLock::new(|| {
-            let total = SystemMemory::read().and_then(|memory| usize::try_from(memory.total).ok());
-            total.unwrap_or(usize::MAX)
-        });
-        self.config().limit.unwrap_or_else(|| *OF_SYSTEM)
+        self.config().limit.unwrap_or_else(|| *SYSTEM_MEMORY)
     }
 
     /// The cached bytes beyond the strategy and the limit, once `more` bytes have become live.

@@ -96,14 +96,13 @@ pub(crate) fn forward<T: Float>(
     };
     let low = |axis: usize| spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y)
+        && by_winograd(cpu, lanes, &flat, x.0, [low(0), low(1)], kernels, y)?
     {
         return Ok(());
     }
     if flat.suits(lanes) {
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
-        return Ok(());
+        return unsafe { flat.run::<T>(cpu, lanes, x.0, &[weight.as_ptr()], y.as_mut_ptr()) };
     }
     let geometry = Geometry::forward(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
     let taps: usize = w_shape[2..].iter().product();
@@ -119,8 +118,7 @@ pub(crate) fn forward<T: Float>(
         taps,
     };
     // SAFETY: as above.
-    unsafe { gather.run::<T>(cpu, x.0, weight.as_ptr(), y.as_mut_ptr()) };
-    Ok(())
+    unsafe { gather.run::<T>(cpu, x.0, weight.as_ptr(), y.as_mut_ptr()) }
 }
 
 fn input<T: Float>(
@@ -153,7 +151,7 @@ fn input<T: Float>(
     };
     let low = |axis: usize| 2 - spec.padding[axis].0 as isize;
     if winograd::takes(spec, &w_shape[2..])
-        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x)
+        && by_winograd(cpu, lanes, &flat, y.0, [low(0), low(1)], kernels, x)?
     {
         return Ok(());
     }
@@ -167,8 +165,7 @@ fn input<T: Float>(
         let weights: Vec<*const T> =
             packed.iter_mut().map(|packed| packed.as_mut_ptr().cast_const()).collect();
         // SAFETY: sizes by inference; the output is fresh.
-        unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
-        return Ok(());
+        return unsafe { flat.run::<T>(cpu, lanes, y.0, &weights, x.as_mut_ptr()) };
     }
     let geometry = Geometry::input(spec, &x_shape[2..], &w_shape[2..], &y_shape[2..]);
     let gather = Gather {
@@ -183,8 +180,7 @@ fn input<T: Float>(
         taps,
     };
     // SAFETY: as above.
-    unsafe { gather.run::<T>(cpu, y.0, weight.as_ptr(), x.as_mut_ptr()) };
-    Ok(())
+    unsafe { gather.run::<T>(cpu, y.0, weight.as_ptr(), x.as_mut_ptr()) }
 }
 
 fn weight<T: Float>(
@@ -207,18 +203,20 @@ fn weight<T: Float>(
     let correlation = Correlation { flat };
     if correlation.suits(lanes)
         // SAFETY: sizes by inference; the output is fresh.
-        && unsafe { correlation.run::<T>(cpu, lanes, x.0, y.as_ptr(), w.as_mut_ptr()) }
+        && unsafe { correlation.run::<T>(cpu, lanes, x.0, y.as_ptr(), w.as_mut_ptr())? }
     {
         return Ok(());
     }
     let geometry = Geometry::forward(spec, &x_shape[2..], size, &y_shape[2..]);
     let pass = WeightPass { geometry: &geometry, batch, groups, channels_in, channels_out };
     // SAFETY: as above.
-    unsafe { pass.run::<T>(cpu, x.0, y.as_ptr(), w.as_mut_ptr()) };
-    Ok(())
+    unsafe { pass.run::<T>(cpu, x.0, y.as_ptr(), w.as_mut_ptr()) }
 }
 
 /// Computes the whole result by [`Winograd`] if that is faster. Returns whether it did and all sums were finite.
+///
+/// # Errors
+/// When there is not enough memory.
 fn by_winograd<T: Float>(
     cpu: &Cpu,
     lanes: usize,
@@ -227,13 +225,13 @@ fn by_winograd<T: Float>(
     low: [isize; 2],
     kernels: Kernels<T>,
     result: &Array,
-) -> bool {
+) -> Result<bool> {
     let size = [result.shape()[2], result.shape()[3]];
     let lines = winograd::lines(&source.shape()[2..], low, size);
     let winograd = Winograd { flat: Flat { lines: &lines, ..*plain }, size };
-    winograd.pays(lanes, plain.vectors(lanes))
+    Ok(winograd.pays(lanes, plain.vectors(lanes))
         // SAFETY: sizes by inference; the result is fresh.
-        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
+        && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr())? })
 }
 
 /// Transposes the channel axes of the weight and selects some of its taps: from

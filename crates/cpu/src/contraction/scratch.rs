@@ -1,8 +1,10 @@
 //! Scratch memory of kernels, cached per thread between calls.
 
+use crate::buffer;
 #[cfg(feature = "std")]
 use crate::buffer::Pages;
 use alloc::vec::Vec;
+use kiln_ir::Result;
 
 /// A cache line: the unit and alignment of scratch memory.
 #[derive(Clone, Copy)]
@@ -35,14 +37,22 @@ macro_rules! plain {
 plain!(f32, f64, i64, i32, i16, i8, u64, u32, u16, u8);
 
 impl<T: Plain> Scratch<T> {
-    /// Allocates scratch memory for `len` elements.
+    /// Allocates scratch memory for `len` elements, whose number is bounded by the kernel or by its operands.
     pub(crate) fn new(len: usize) -> Scratch<T> {
-        let wanted = len * size_of::<T>();
+        Scratch::try_new(len).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`new`](Scratch::new), for sizes that attributes such as the padding determine.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(crate) fn try_new(len: usize) -> Result<Scratch<T>> {
+        let wanted = len.saturating_mul(size_of::<T>());
         let mut memory = taken(wanted);
         if memory.bytes() < wanted {
-            memory = Memory::new(wanted);
+            memory = Memory::new(wanted)?;
         }
-        Scratch { memory, len, element: core::marker::PhantomData }
+        Ok(Scratch { memory, len, element: core::marker::PhantomData })
     }
 
     /// The elements, mutable.
@@ -70,12 +80,15 @@ enum Memory {
 }
 
 impl Memory {
-    fn new(bytes: usize) -> Memory {
+    fn new(bytes: usize) -> Result<Memory> {
         #[cfg(feature = "std")]
         if let Some(pages) = Pages::new(bytes) {
-            return Memory::Pages(pages);
+            return Ok(Memory::Pages(pages));
         }
-        Memory::Lines(alloc::vec![Line([0; 8]); bytes.div_ceil(size_of::<Line>())])
+        let count = bytes.div_ceil(size_of::<Line>());
+        let mut lines = buffer::vector(count)?;
+        lines.resize(count, Line([0; 8]));
+        Ok(Memory::Lines(lines))
     }
 
     fn bytes(&self) -> usize {

@@ -15,6 +15,7 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
+use kiln_ir::Result;
 
 /// The number of parts of the images, unless partial sums are too large. It is independent of the number of threads, so
 /// that the order of summation and every bit of the result are too.
@@ -72,6 +73,9 @@ impl Correlation<'_> {
 
     /// Writes the result, and returns whether all sums are finite.
     ///
+    /// # Errors
+    /// When there is not enough memory.
+    ///
     /// # Safety
     /// The operands have the sizes that the fields state; `result` has room and has no other writer.
     pub(super) unsafe fn run<T: Float>(
@@ -81,7 +85,7 @@ impl Correlation<'_> {
         x: &Array,
         y: *const T,
         result: *mut T,
-    ) -> bool {
+    ) -> Result<bool> {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let (map, taps) = (self.map(), self.map().offsets.len());
         let steps = channels_in * taps;
@@ -94,11 +98,11 @@ impl Correlation<'_> {
         let bare = if dense { self.flat.bare::<T>(x, lanes) } else { None };
         let mut copies = [Scratch::<T>::new(0), Scratch::<T>::new(0)];
         if bare.is_none() {
-            copies[0] = Scratch::new(self.flat.copied());
+            copies[0] = Scratch::try_new(self.flat.copied())?;
         }
         if !dense {
             let plane = self.flat.vectors(lanes) * lanes;
-            copies[1] = Scratch::new(batch * groups * channels_out * plane);
+            copies[1] = Scratch::try_new((batch * groups * channels_out).saturating_mul(plane))?;
         }
         let mut partial = Scratch::<T>::new(if parts > 1 { parts * size } else { 0 });
         let sums = Shared::new(if parts > 1 { partial.as_mut_ptr() } else { result });
@@ -155,7 +159,7 @@ impl Correlation<'_> {
                 add_up(cpu, sums, parts, size, Shared::new(result));
             }
         }
-        !infinite.load(Ordering::Relaxed)
+        Ok(!infinite.load(Ordering::Relaxed))
     }
 
     /// The positions of some images, in blocks.

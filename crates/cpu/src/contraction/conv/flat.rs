@@ -12,6 +12,7 @@ use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
+use kiln_ir::Result;
 
 /// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
@@ -78,6 +79,9 @@ impl Flat<'_> {
 
     /// Writes the whole result. `weights` holds `[groups * channels_out, channels_in * taps]` for each map.
     ///
+    /// # Errors
+    /// When there is not enough memory.
+    ///
     /// # Safety
     /// Source and weights have the sizes that the fields state; `result` has room for
     /// `[batch, groups * channels_out, plane_out]` and has no other writer.
@@ -88,7 +92,7 @@ impl Flat<'_> {
         source: &Array,
         weights: &[*const T],
         result: *mut T,
-    ) {
+    ) -> Result<()> {
         let covered: usize = self.lines.maps.iter().map(|map| map.count).sum();
         if covered < self.plane_out {
             let planes = self.batch * self.groups * self.channels_out;
@@ -105,12 +109,13 @@ impl Flat<'_> {
             } else if self.is_split_by_group::<T>() {
                 self.by_group(cpu, lanes, source, &weights, result);
             } else {
-                let mut copy = Scratch::new(self.copied());
+                let mut copy = Scratch::try_new(self.copied())?;
                 let planes = self.laid_out(cpu, source, copy.as_mut_ptr());
                 let strips = self.strips(planes.plane, lanes, false);
                 self.shared(cpu, lanes, planes, &strips, &weights, result);
             }
         }
+        Ok(())
     }
 
     /// The source itself, if it already has the layout of [`Lines`] and strips need not read past its end.
@@ -140,7 +145,8 @@ impl Flat<'_> {
 
     /// Elements of a padded source: all channels, and the last strip's overread.
     pub(super) fn copied(&self) -> usize {
-        self.batch * self.groups * self.channels_in * self.lines.plane + WIDE * MAX_LANES
+        let planes = self.batch * self.groups * self.channels_in;
+        planes.saturating_mul(self.lines.plane).saturating_add(WIDE * MAX_LANES)
     }
 
     /// Vectors of positions per channel of the result.

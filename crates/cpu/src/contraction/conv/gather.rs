@@ -11,6 +11,7 @@ use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
+use kiln_ir::Result;
 
 /// Positions per block, whose sums stay in the L2 cache.
 const POSITIONS: usize = 192;
@@ -44,14 +45,23 @@ pub(super) struct Gather<'a> {
 impl Gather<'_> {
     /// Writes the whole result.
     ///
+    /// # Errors
+    /// When there is not enough memory.
+    ///
     /// # Safety
     /// Source and weight have the sizes that the fields state; `result` has room for
     /// `[batch, groups * channels_out, plane_out]` and has no other writer.
-    pub(super) unsafe fn run<T: Float>(&self, cpu: &Cpu, source: &Array, weight: *const T, result: *mut T) {
+    pub(super) unsafe fn run<T: Float>(
+        &self,
+        cpu: &Cpu,
+        source: &Array,
+        weight: *const T,
+        result: *mut T,
+    ) -> Result<()> {
         // SAFETY: no requirements.
         let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
         let by_rows = rows::suits(self.channels_out, lanes);
-        let source = Source::new(&cpu.pool, self.geometry, source, by_rows);
+        let source = Source::new(&cpu.pool, self.geometry, source, by_rows)?;
         let covered: usize = self.geometry.phases.iter().map(|phase| phase.base.len()).sum();
         if covered < self.plane_out {
             let planes = self.batch * self.groups * self.channels_out;
@@ -68,6 +78,7 @@ impl Gather<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The source offset of each step, relative to a position: channels, and taps within them.

@@ -6,6 +6,7 @@ use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use crate::threads::Pool;
+use kiln_ir::Result;
 
 /// Elements that kernels may read past the end of a padded source, so that rows need no tails.
 pub(super) const SLACK: usize = 64;
@@ -26,17 +27,21 @@ pub(super) struct Source<T> {
 
 impl<T: Float> Source<T> {
     /// The array with zero padding. With `slack`, [`SLACK`] elements after it may be read too.
-    pub(super) fn new(pool: &Pool, geometry: &Geometry, array: &Array, slack: bool) -> Source<T> {
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub(super) fn new(pool: &Pool, geometry: &Geometry, array: &Array, slack: bool) -> Result<Source<T>> {
         let plane = geometry.plane();
         let strides = array.strides();
         let dense = row_major(&geometry.space).iter().zip(&strides[2..]).all(|(&a, &b)| a as isize == b);
         let ordered = strides[..2].iter().all(|&stride| stride >= 0);
         if geometry.is_bare() && dense && ordered && strides[1] == plane as isize && !slack {
             let start = Shared::new(array.as_mut_ptr::<T>());
-            return Source { start, image: strides[0] as usize, plane, _copy: None };
+            return Ok(Source { start, image: strides[0] as usize, plane, _copy: None });
         }
         let channels = array.shape()[1];
-        let mut copy = Scratch::<T>::new(array.shape()[0] * channels * plane + SLACK);
+        let mut copy =
+            Scratch::<T>::try_new((array.shape()[0] * channels).saturating_mul(plane).saturating_add(SLACK))?;
         let start = Shared::new(copy.as_mut_ptr());
         let planes = array.shape()[0] * channels;
         pool.parallel_for(planes, GRAIN.div_ceil(plane.max(1)), |range| {
@@ -49,7 +54,7 @@ impl<T: Float> Source<T> {
         });
         // SAFETY: the slack is within the copy.
         unsafe { start.get().add(planes * plane).write_bytes(0, SLACK) };
-        Source { start, image: channels * plane, plane, _copy: Some(copy) }
+        Ok(Source { start, image: channels * plane, plane, _copy: Some(copy) })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
+use kiln_ir::Result;
 
 /// The number of parts of the work. It is independent of the number of threads, so that the order of summation and
 /// every bit of the result are too.
@@ -45,24 +46,23 @@ pub(super) struct WeightPass<'a> {
 }
 
 impl WeightPass<'_> {
-    /// Writes `[groups * channels_out, channels_in, taps]`.
+    /// Writes `[groups * channels_out, channels_in, taps]`. The batch is not empty.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
     ///
     /// # Safety
     /// The operands have the sizes that the fields state; `result` has room and has no other writer.
-    pub(super) unsafe fn run<T: Float>(&self, cpu: &Cpu, x: &Array, y: *const T, result: *mut T) {
-        if self.batch == 0 {
-            // SAFETY: the size of the result.
-            unsafe {
-                result.write_bytes(
-                    0,
-                    self.geometry.phases[0].taps.len() * self.channels_in * self.groups * self.channels_out,
-                );
-            }
-            return;
-        }
+    pub(super) unsafe fn run<T: Float>(
+        &self,
+        cpu: &Cpu,
+        x: &Array,
+        y: *const T,
+        result: *mut T,
+    ) -> Result<()> {
         // SAFETY: no requirements.
         let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
-        let source = Source::new(&cpu.pool, self.geometry, x, false);
+        let source = Source::new(&cpu.pool, self.geometry, x, false)?;
         let phase = &self.geometry.phases[0];
         let channel = |c: usize| phase.offsets.iter().map(move |&offset| c * source.plane + offset);
         let steps: Vec<usize> = (0..self.channels_in).flat_map(channel).collect();
@@ -74,6 +74,7 @@ impl WeightPass<'_> {
                 self.tiled(cpu, &source, &steps, lanes, y, result);
             }
         }
+        Ok(())
     }
 
     /// The number of parts of the batch, with `size` elements of partial sums per part.

@@ -22,7 +22,7 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
-use kiln_ir::ConvSpec;
+use kiln_ir::{ConvSpec, Result};
 
 /// Elements of a transformed tile.
 const TILE: usize = 16;
@@ -84,6 +84,9 @@ impl Winograd<'_> {
 
     /// Writes the whole result, and returns whether all sums are finite.
     ///
+    /// # Errors
+    /// When there is not enough memory.
+    ///
     /// # Safety
     /// Source and kernels have the sizes that the fields state; `result` has room and has no other writer.
     pub(super) unsafe fn run<T: Float>(
@@ -93,12 +96,12 @@ impl Winograd<'_> {
         source: &Array,
         kernels: Kernels<T>,
         result: *mut T,
-    ) -> bool {
+    ) -> Result<bool> {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let blocks = self.blocks(lanes);
         let chunks = channels_out.div_ceil(ROWS);
         let mut transformed = Scratch::<T>::new(groups * chunks * ROWS * TILE * channels_in);
-        let mut copy = Scratch::<T>::new(self.flat.copied());
+        let mut copy = Scratch::<T>::try_new(self.flat.copied())?;
         let result = Shared::new(result);
         let infinite = AtomicBool::new(false);
         // SAFETY: the caller upholds the conditions.
@@ -145,7 +148,7 @@ impl Winograd<'_> {
                 });
             }
         }
-        !infinite.load(Ordering::Relaxed)
+        Ok(!infinite.load(Ordering::Relaxed))
     }
 
     /// Blocks of tiles of one image.
