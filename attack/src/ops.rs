@@ -17,6 +17,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         attack("ops/tril_of_zero_elements", tril_of_zero_elements),
         attack("ops/sum_over_zero_elements", sum_over_zero_elements),
         attack("ops/pool_gradient_of_huge_steps", pool_gradient_of_huge_steps),
+        attack("ops/pool_gradient_of_wide_padding", pool_gradient_of_wide_padding),
         attack("ops/pool_of_huge_padding", pool_of_huge_padding),
         attack("ops/weight_gradient_of_no_images", weight_gradient_of_no_images),
         attack("ops/weight_gradient_of_huge_padding", weight_gradient_of_huge_padding),
@@ -101,6 +102,17 @@ fn pool_gradient_of_huge_steps() -> Result<(), String> {
         ..PoolSpec::new(PoolKind::Average { include_padding: false }, &[2])
     };
     returns(&Op::PoolGrad { spec, size: vec![2] }, &[f32s(&[1, 1, 1])], &[0; 8])
+}
+
+/// A row of sums for each element of the padding would be cleared for each of a million planes.
+fn pool_gradient_of_wide_padding() -> Result<(), String> {
+    let spec = PoolSpec {
+        stride: vec![1 << 31],
+        padding: vec![(1, 1 << 20)],
+        ..PoolSpec::new(PoolKind::Average { include_padding: false }, &[2])
+    };
+    let planes = 1 << 20;
+    returns(&Op::PoolGrad { spec, size: vec![1] }, &[f32s(&[planes, 1, 1])], &vec![0; 4 * planes])
 }
 
 /// One window of 2^40 elements, all of them padding but one.

@@ -256,7 +256,7 @@ impl Windows {
             row: y[last],
             rows,
             columns: (0..spec.window[last]).map(|k| Column::new(spec, last, x[last], y[last], k)).collect(),
-            // A step beyond the padded row means a single window. Kernels have a line of sums for each element of a step.
+            // A step beyond the padded row means a single window; positions must not wrap.
             step: spec.stride[last].min(x[last] + low + high + spec.overhang[last]),
             dilation: spec.dilation[last],
             low,

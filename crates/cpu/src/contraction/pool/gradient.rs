@@ -15,7 +15,7 @@ const CHUNK: usize = 64;
 /// The element index of a window without a maximum yet.
 const NONE: u32 = u32::MAX;
 
-/// Sums for a row of the operand, one line per remainder modulo the stride.
+/// Sums for a row of the operand, one line per remainder modulo the stride. Elements that no window reaches have none.
 pub(super) struct Sums<T> {
     lines: Vec<Vec<T>>,
 }
@@ -23,8 +23,10 @@ pub(super) struct Sums<T> {
 impl<T: Number> Sums<T> {
     /// Creates sums for `count` windows at a time.
     fn new(windows: &Windows, count: usize) -> Sums<T> {
-        let reach = windows.columns.len().saturating_sub(1) * windows.dilation / windows.step;
-        Sums { lines: vec![vec![T::default(); count + reach]; windows.step] }
+        let reach = windows.columns.len().saturating_sub(1) * windows.dilation;
+        // At least the two lines of a stride of 2.
+        let lines = windows.step.min((reach + 1).max(2));
+        Sums { lines: vec![vec![T::default(); count + reach / windows.step]; lines] }
     }
 
     #[inline(always)]
