@@ -27,10 +27,11 @@ const CHUNK: usize = 1 << 15;
 
 /// Bytes of the accumulators of columns that are added side by side: as many as the L1 cache holds beside the rows,
 /// since rows are far apart.
-const ACCUMULATORS: usize = 8 << 10;
+const ACCUMULATORS: usize = 16 << 10;
 
-/// The wanted number of tasks of a column reduction, if there is enough work, and the minimum columns of each.
-const COLUMN_TASKS: usize = 32;
+/// The wanted number of tasks of a column reduction for each thread, if there is enough work, and the minimum columns of
+/// each task. More columns read memory in longer pieces.
+const TASKS_PER_THREAD: usize = 4;
 const LEAST_COLUMNS: usize = 64;
 
 /// Columns per task that merges blocks of rows.
@@ -287,7 +288,8 @@ impl<'a> Job<'a> {
     /// Adds rows whose neighbouring elements belong to different results.
     #[inline(never)]
     fn columns<T: Lane, R: Reducer<T>>(&self) {
-        let plan = ColumnPlan::new(self.kept, self.reduced, size_of::<R::Lane>());
+        let tasks = TASKS_PER_THREAD * self.cpu.pool.threads();
+        let plan = ColumnPlan::new(self.kept, self.reduced, size_of::<R::Lane>(), tasks);
         let slot_count = if plan.shares > 1 { plan.parts() * plan.blocks } else { 0 };
         let mut slots = Scratch::<R::Lane>::new(slot_count * plan.most);
         let slots = Shared::new(slots.as_mut_ptr());
@@ -383,15 +385,15 @@ struct Columns {
 }
 
 impl ColumnPlan {
-    fn new(mut outer: Walk<1>, reduced: Walk<1>, lane: usize) -> ColumnPlan {
+    fn new(mut outer: Walk<1>, reduced: Walk<1>, lane: usize, tasks: usize) -> ColumnPlan {
         let (width, [step]) = outer.remove(outer.rank - 1);
         let rows = reduced.num_elements();
         let blocks = rows.div_ceil(BLOCK);
         let tasks_of_rows = outer.num_elements() * blocks;
-        let narrow = width.div_ceil(COLUMN_TASKS.div_ceil(tasks_of_rows)).max(LEAST_COLUMNS);
+        let narrow = width.div_ceil(tasks.div_ceil(tasks_of_rows)).max(LEAST_COLUMNS);
         let most = (ACCUMULATORS / lane).min(narrow).min(width);
         let mut plan = ColumnPlan { outer, width, step, reduced, rows, blocks, most, share: 1, shares: 1 };
-        plan.share = blocks.div_ceil(COLUMN_TASKS.div_ceil(plan.parts()));
+        plan.share = blocks.div_ceil(tasks.div_ceil(plan.parts()));
         plan.shares = blocks.div_ceil(plan.share);
         plan
     }

@@ -18,8 +18,9 @@ const LONG_ENOUGH: usize = 256;
 const FEW_ROWS: usize = 16;
 const LONG_ROW: usize = 1 << 15;
 
-/// The wanted number of tasks of a column reduction.
+/// The wanted number of tasks of a column reduction, and the columns of which each task has a multiple.
 pub(super) const COLUMN_TASKS: usize = 32;
+const COLUMN_UNIT: usize = 64;
 
 /// The sides of a tile that reads along another axis than it writes.
 const ACROSS: [usize; 2] = [32, 64];
@@ -166,7 +167,7 @@ impl Tiling {
 
 /// The maximum columns per tile with which a column reduction has enough tasks. `tasks` counts those of a column.
 fn columns_per_task(tasks: usize, columns: usize) -> usize {
-    columns.div_ceil(COLUMN_TASKS.div_ceil(tasks)).next_multiple_of(LONG_ENOUGH)
+    columns.div_ceil(COLUMN_TASKS.div_ceil(tasks)).next_multiple_of(COLUMN_UNIT)
 }
 
 fn set(axes: &[usize]) -> AxisSet {
