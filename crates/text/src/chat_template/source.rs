@@ -593,6 +593,10 @@ impl<'s> Parser<'_, 's> {
         let (first, opened) = (self.at, self.at + 1);
         self.group(text)?;
         let last = self.at - 1;
+        if self.tokens[last].kind != Kind::Close {
+            // The parser reports it.
+            return Some(());
+        }
         let inner = self.tokens.get(opened..last).unwrap_or_default();
         let is_literal = inner.iter().all(|token| token.kind == Kind::Literal);
         if is_literal || outside_brackets(inner, ":").is_some() {

@@ -131,6 +131,21 @@ fn errors_name_the_line() {
 }
 
 #[test]
+fn brackets_that_are_not_closed_are_errors_of_the_template() {
+    let ends = "a é 'é' b[é b[c[é (é é) -é é, é~é é.é [] loop.changed(é";
+    for end in ends.split(' ') {
+        for start in ["a[", "a['é'][", "é[(", "loop.changed(é)[", "not é["] {
+            for close in ["", " }}", "]", ") }}", "% }}"] {
+                let template = format!("{{{{ {start}{end}{close}");
+                if let Err(error) = ChatTemplate::new(template.clone()) {
+                    assert!(!error.to_string().contains("the library failed"), "{template}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn hostile_templates_end_in_bounded_time() {
     let list = "{% set x = [0] %}".to_owned() + &"{% set x = [x, x] %}".repeat(60);
     // Arguments of macros, not variables: `x` and `y` are equal, and have 2^60 items each.
