@@ -38,6 +38,9 @@ plain!(f32, f64, i64, i32, i16, i8, u64, u32, u16, u8);
 
 impl<T: Plain> Scratch<T> {
     /// Allocates scratch memory for `len` elements, whose number is bounded by the kernel or by its operands.
+    ///
+    /// # Panics
+    /// When there is not enough memory.
     pub(crate) fn new(len: usize) -> Scratch<T> {
         Scratch::try_new(len).unwrap_or_else(|error| panic!("{error}"))
     }
