@@ -77,6 +77,8 @@ fn resize_huge() -> Result<(), String> {
 /// The bytes of the result, and of the intermediates, fit no memory, and wrap.
 fn resize_of_unallocatable_rows() -> Result<(), String> {
     is_refused(&resized(vec![1 << 44, 1]), &[f32s(&[1, 1, 5, 5])], "out of memory")?;
+    // The intermediate of 60 MiB fits, the result does not.
+    is_refused(&resized(vec![1 << 20, 1 << 36]), &[f32s(&[3, 1, 5, 5])], "out of memory")?;
     is_refused(&resized(vec![1 << 62, 1]), &[f32s(&[1, 1, 5, 1])], "too large")
 }
 

@@ -25,19 +25,21 @@ pub(super) fn resize<T: Float>(
     (x, x_ty): (&Array, &TensorType),
 ) -> Result<Array> {
     let mut ty = *x_ty;
-    let mut array = cpu.contiguous(x, &ty)?;
+    let mut steps: SmallVec<[_; 3]> = SmallVec::new();
     for (axis, &to) in (2..).zip(size) {
         let from = ty.shape[axis];
-        if from == to {
-            continue;
+        if from != to {
+            ty = ty.with_shape(ty.shape.with(axis, to));
+            // All results are allocated before the first is computed: the last may be too large.
+            steps.push((axis, Grid { mode, align_corners, from, to }, ty, Array::uninit(&ty)?));
         }
-        let target = ty.with_shape(ty.shape.with(axis, to));
-        let output = Array::uninit(&target)?;
+    }
+    let mut array = cpu.contiguous(x, x_ty)?;
+    for (axis, grid, target, output) in steps {
         if target.num_elements() > 0 {
-            let grid = Grid { mode, align_corners, from, to };
-            along_axis(cpu, &grid.taps::<T>()?, &array, &output, &target, axis, from);
+            along_axis(cpu, &grid.taps::<T>()?, &array, &output, &target, axis, grid.from);
         }
-        (array, ty) = (output, target);
+        array = output;
     }
     Ok(array)
 }
