@@ -23,7 +23,7 @@ const CHARACTERS: usize = 65;
 const BATCH: usize = 16;
 const LENGTH: usize = 32;
 const FEATURES: usize = 128;
-const STEPS: usize = 50;
+const STEPS: usize = 100;
 
 /// Steps of each side of [`price`], after a few that compile kernels.
 const MEASURED: usize = 100;

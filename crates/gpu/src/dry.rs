@@ -4,7 +4,7 @@ use crate::driver::{
     Argument, Attend, Attention, Convolution, DeviceInfo, DevicePtr, Driver, Fourier, Graph, Grid, Library,
     Products, Recorder, Step, Transform,
 };
-use kiln_ir::{BoxFuture, DType, Result};
+use kiln_ir::{BoxFuture, DType, Error, Result};
 use kiln_kernel::print::{Dialect, Entry, Target};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +36,7 @@ pub struct DryMemory(usize);
 pub struct DryFunction(());
 
 impl DeviceInfo {
-    /// The properties of an NVIDIA GPU for dry runs: the 132 multiprocessors of an H200, and unlimited memory.
+    /// The properties of an NVIDIA GPU for dry runs: the 132 multiprocessors of an H200, and 1 TiB of memory.
     pub fn absent(target: impl Into<String>) -> DeviceInfo {
         DeviceInfo {
             name: "cuda:dry".to_owned(),
@@ -101,6 +101,9 @@ impl Driver for DryDriver {
     }
 
     fn allocate(&self, bytes: usize) -> Result<DryMemory> {
+        if bytes > self.info.memory {
+            return Err(Error::device(&self.info.name, format!("out of memory: {bytes} bytes")));
+        }
         Ok(DryMemory(bytes))
     }
 

@@ -213,13 +213,15 @@ impl<D: Driver> Gpu<D> {
             dtype: computed,
             suspicion: &suspicion,
         };
-        match atomic(mode) {
-            None if count == 1 => self.set_one(&update)?,
-            None => self.set_last(&update)?,
-            Some(operation) => self.combine(&update, mode, operation)?,
-        }
         if update.total == 0 {
+            // The other lengths of an empty source may be huge.
             self.check_index((&index, &index_ty), update.sides.length, &suspicion)?;
+        } else {
+            match atomic(mode) {
+                None if count == 1 => self.set_one(&update)?,
+                None => self.set_last(&update)?,
+                Some(operation) => self.combine(&update, mode, operation)?,
+            }
         }
         all.push(&suspicion);
         let value = Array { suspicions: all, ..result }.into_value(TensorType { dtype: computed, ..ty });
@@ -281,7 +283,7 @@ impl<D: Driver> Gpu<D> {
     /// Combines entries with the elements of the result. Atomic operations run in any order, on which only results of
     /// floats depend, and only if several entries have one target.
     fn combine(&self, update: &Update<'_, D>, mode: UpdateMode, operation: Atomic) -> Result<()> {
-        if self.deterministic && update.dtype.is_float() && update.count > 1 && update.total > 0 {
+        if self.deterministic && update.dtype.is_float() && update.count > 1 {
             return self.combine_in_order(update, mode, operation);
         }
         let blocks = blocks_of_sums(mode, &update.sides, update.total);

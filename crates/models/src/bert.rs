@@ -12,8 +12,8 @@ use kiln_tensor::module::{self, AttentionMask, AttentionOptions};
 use kiln_tensor::{Backend, Int, Tensor};
 
 use crate::decoding::{join_heads, split_heads};
-use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported};
+use crate::error::Result;
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported};
 use crate::layers::FirstValues;
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -208,9 +208,7 @@ impl BertConfig {
     /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
         let (heads, width) = (self.num_attention_heads, self.hidden_size);
-        let fail = |field: &str, found: usize, expected: String| {
-            Err(ModelError::Field { field: field.to_owned(), found: found.to_string(), expected })
-        };
+        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
         if heads == 0 || !width.is_multiple_of(heads) {
             return fail("num_attention_heads", heads, format!("a divisor of hidden_size = {width}"));
         }

@@ -10,8 +10,8 @@ use kiln_tensor::{Backend, Int, Tensor};
 use kiln_text::{LanguageModel, LogitsOf, TokenInput};
 
 use crate::decoding::{CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, split_heads};
-use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported};
+use crate::error::Result;
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported};
 use crate::layers::{FirstValues, match_embedding, match_projection};
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -170,9 +170,7 @@ impl Gpt2Config {
     /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
         let (heads, width) = (self.n_head, self.n_embd);
-        let fail = |field: &str, found: usize, expected: String| {
-            Err(ModelError::Field { field: field.to_owned(), found: found.to_string(), expected })
-        };
+        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
         if heads == 0 || !width.is_multiple_of(heads) {
             return fail("n_head", heads, format!("a divisor of n_embd = {width}"));
         }

@@ -189,11 +189,7 @@ fn integer(value: &Value) -> Option<usize> {
 /// Checks a number of a configuration that was made in code, by the range of the field of that name.
 pub(crate) fn check_number(field: &str, number: f64) -> Result<()> {
     match Range::of(field).filter(|range| !range.contains(number)) {
-        Some(range) => Err(ModelError::Field {
-            field: field.to_owned(),
-            found: number.to_string(),
-            expected: range.expected.to_owned(),
-        }),
+        Some(range) => Err(invalid(field, number, range.expected)),
         None => Ok(()),
     }
 }
@@ -207,7 +203,12 @@ pub(crate) fn wrong(field: &str, found: Option<&Value>, expected: &str) -> Model
         Some(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => value.to_string(),
         Some(Value::String(text)) => format!("`{}`", text.chars().take(80).collect::<String>()),
     };
-    ModelError::Field { field: field.to_owned(), found, expected: expected.to_owned() }
+    invalid(field, found, expected)
+}
+
+/// Returns the error of a field with an invalid value.
+pub(crate) fn invalid(field: &str, found: impl ToString, expected: impl Into<String>) -> ModelError {
+    ModelError::Field { field: field.to_owned(), found: found.to_string(), expected: expected.into() }
 }
 
 /// Returns the error of a value that the models do not support.

@@ -5,8 +5,8 @@ use kiln_nn::attention::{RotaryEncoding, RotaryEncodingConfig, RotaryScaling};
 use kiln_nn::transformer::FeedForwardActivation;
 use kiln_tensor::Backend;
 
-use crate::error::{ModelError, Result};
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, parse, unsupported, wrong};
+use crate::error::Result;
+use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported, wrong};
 
 /// The values of `model_type` that [`LlamaConfig::from_hugging_face`] reads.
 pub const LLAMA_MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "smollm3"];
@@ -190,7 +190,7 @@ impl LlamaConfig {
             if types.len() != layers {
                 let expected = format!("a list of {layers} layers");
                 let found = format!("a list of {} values", types.len());
-                return Err(ModelError::Field { field: "layer_types".into(), found, expected });
+                return Err(invalid("layer_types", found, expected));
             }
             let is_near = |ty: &str| match ty {
                 "sliding_attention" => Ok(true),
@@ -232,9 +232,7 @@ impl LlamaConfig {
     /// When the heads do not divide the features or each other, or a list has the wrong length.
     pub(crate) fn check(&self) -> Result<()> {
         let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
-        let fail = |field: &str, found: usize, expected: String| {
-            Err(ModelError::Field { field: field.to_owned(), found: found.to_string(), expected })
-        };
+        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
         if heads == 0 || self.head_dim.is_none() && !self.hidden_size.is_multiple_of(heads) {
             return fail(
                 "num_attention_heads",
@@ -430,8 +428,7 @@ fn scaling(settings: &Fields<'_>, original_max: usize) -> Result<RotaryScaling> 
             let (low, high) = (required("low_freq_factor")?, required("high_freq_factor")?);
             if low >= high {
                 let expected = format!("a number above low_freq_factor = {low}");
-                let (field, found) = ("high_freq_factor".to_owned(), high.to_string());
-                return Err(ModelError::Field { field, found, expected });
+                return Err(invalid("high_freq_factor", high, expected));
             }
             let factor = required("factor")?;
             RotaryScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max }

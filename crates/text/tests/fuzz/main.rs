@@ -1,5 +1,5 @@
-//! Mutation fuzzing of the files that come with models of strangers: templates, tokenizers and settings of generation. The harness
-//! and its variables are those of `crates/store/tests/fuzz/main.rs`.
+//! Mutation fuzzing of the files that come with models of strangers: templates, tokenizers and settings of generation.
+//! The harness and its variables are those of `crates/store/tests/fuzz/main.rs`.
 //!
 //! ```text
 //! KILN_FUZZ_SECONDS=600 cargo test -p kiln-text --test fuzz -- --nocapture

@@ -66,9 +66,9 @@ impl Correlation<'_> {
         &self.flat.lines.maps[0]
     }
 
-    /// Whether few positions are zeros between lines.
+    /// Whether few positions are zeros between lines. The batch is not empty.
     pub(super) fn suits(&self, lanes: usize) -> bool {
-        self.flat.batch > 0 && 3 * self.map().count >= 2 * self.flat.vectors(lanes) * lanes
+        3 * self.map().count >= 2 * self.flat.vectors(lanes) * lanes
     }
 
     /// Writes the result, and returns whether all sums are finite.
