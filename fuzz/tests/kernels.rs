@@ -1,7 +1,7 @@
 //! The kernels of random programs compile for a GPU, in batches and alone. Needs the compiler, but no GPU:
 //! `pip install nvidia-cuda-nvrtc`.
 //!
-//! `cargo test -p kiln-fuzz --features cuda --test kernels -- --ignored` runs it.
+//! `cargo test -p kiln-fuzz --features cuda --test fuzz kernels -- --ignored` runs it.
 
 #[cfg(not(feature = "cuda"))]
 #[test]

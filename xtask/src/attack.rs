@@ -26,7 +26,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 
 /// Runs attacks in the test profile: its build outputs exist, and overflow and debug assertions are checked.
 pub(crate) fn attacker(workspace: &Workspace, words: &[&str]) -> Launch {
-    let mut attacker = Program::Binary(PROGRAM).launch(workspace, &[]);
+    let mut attacker = Program::Binary(PROGRAM).launch(workspace);
     attacker.run.args(words);
     attacker
 }

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
-use crate::engines;
 use crate::process;
 use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
@@ -56,9 +55,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 /// Fuzzes in the test profile: its build outputs exist, the engines' kernels are optimised in it, and overflow and debug
 /// assertions are checked.
 pub(crate) fn fuzzer(workspace: &Workspace, words: &[String]) -> Launch {
-    let feature = feature(words).map(|name| engines::of_package(PACKAGE, name));
-    let features: Vec<&str> = feature.iter().map(String::as_str).collect();
-    fuzzer_with(workspace, &features, words)
+    let mut fuzzer = PROGRAM.launch(workspace);
+    fuzzer.run.args(raw_first(words));
+    fuzzer
 }
 
 /// Raw ops in a build with AddressSanitizer, in a target folder of its own. The compiler's unstable option needs no nightly
@@ -93,20 +92,6 @@ fn raw_first(words: &[String]) -> Vec<&str> {
     is_raw.then_some("--raw").into_iter().chain(rest.flat_map(split)).collect()
 }
 
-/// The same in a build with these features.
-pub(crate) fn fuzzer_with(workspace: &Workspace, features: &[&str], words: &[String]) -> Launch {
-    let mut fuzzer = PROGRAM.launch(workspace, features);
-    fuzzer.run.args(raw_first(words));
-    fuzzer
-}
-
-/// The feature that the engine of `--engine NAME` or `--engine=NAME` needs. The program reports unknown names.
-fn feature(words: &[String]) -> Option<&'static str> {
-    let at = words.iter().rposition(|word| word == "--engine" || word.starts_with("--engine="))?;
-    let name = words[at].strip_prefix("--engine=").or(words.get(at + 1).map(String::as_str))?;
-    engines::named(name, |engine| engine.fuzz).ok()?.feature
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,24 +105,8 @@ mod tests {
     #[test]
     fn options_are_forwarded() {
         let (build, run) = said(&["--programs=5", "--only", "MatMul"]);
-        assert!(
-            build.ends_with("kiln-suite/wgpu,kiln-fuzz/wgpu,kiln-remote/tls --bin kiln-fuzz --example kill"),
-            "{build}"
-        );
+        assert!(build.ends_with("kiln-remote/tls --bin kiln-fuzz --example kill"), "{build}");
         assert!(run.ends_with("kiln-fuzz --programs 5 --only MatMul"), "{run}");
-    }
-
-    #[test]
-    fn engines_are_built_with_their_features() {
-        for (words, feature, arguments) in [
-            (&["--engine", "cuda"][..], "cuda", "--engine cuda"),
-            (&["--engine=candle"], "candle", "--engine candle"),
-            (&["--engine=nvrtc"], "cuda", "--engine nvrtc"),
-        ] {
-            let (build, run) = said(words);
-            assert!(build.contains(&format!("kiln-remote/tls,kiln-fuzz/{feature} --bin")), "{build}");
-            assert!(run.ends_with(arguments), "{run}");
-        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn run_killer(workspace: &Workspace, runs: usize) -> Launch {
 }
 
 fn launch(program: &'static str, workspace: &Workspace, option: &str, number: usize) -> Launch {
-    let mut killer = Program::Example(program).launch(workspace, &[]);
+    let mut killer = Program::Example(program).launch(workspace);
     killer.run.args([option, &number.to_string()]);
     killer
 }

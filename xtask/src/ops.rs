@@ -16,23 +16,13 @@ struct Table {
     command: &'static str,
     page: &'static str,
     program: Program,
-    /// The features that enable all rows.
-    features: &'static [&'static str],
 }
 
-const OPS: Table = Table {
-    command: "ops",
-    page: "book/src/operations.md",
-    program: Program::Binary("coverage"),
-    features: &["kiln-suite/linalg"],
-};
+const OPS: Table =
+    Table { command: "ops", page: "book/src/operations.md", program: Program::Binary("coverage") };
 
-const MODULES: Table = Table {
-    command: "modules",
-    page: "book/src/modules.md",
-    program: Program::Binary("modules"),
-    features: &[],
-};
+const MODULES: Table =
+    Table { command: "modules", page: "book/src/modules.md", program: Program::Binary("modules") };
 
 /// `cargo xtask ops`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
@@ -67,7 +57,7 @@ impl Table {
 
     /// The page, and whether all empty cells have a reason.
     fn report(&self, workspace: &Workspace) -> Result<(String, bool), String> {
-        let mut launch = self.program.launch(workspace, self.features);
+        let mut launch = self.program.launch(workspace);
         process::run(&mut launch.build)?;
         let name = process::describe(&launch.run);
         let output = launch.run.stderr(Stdio::inherit()).output();

@@ -19,10 +19,8 @@ const PROGRAM: Program = Program::Binary("conformance");
 
 /// A run of the suite.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
+pub(crate) struct Run {
     pub(crate) engine: &'static Engine,
-    /// Features of the build beside those of the tests.
-    pub(crate) features: &'a [&'a str],
     /// Number and count of parts; the whole is part 1 of 1.
     pub(crate) part: (u64, u64),
 }
@@ -37,11 +35,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let name = args.last("--engine").ok_or("`--engine` is missing\n  hint: such as `--engine cpu`")?;
     let engine = named(limited(name, args.last("--limits"))?)?;
     let part = args.last("--part").map_or(Ok((1, 1)), checked_part)?;
-    let feature = engine.feature.map(|name| engines::of_package(PACKAGE, name));
-    let of_fuzzer = engine.feature.filter(|_| engine.programs > 0);
-    let of_fuzzer = of_fuzzer.map(|name| engines::of_package(fuzz::PACKAGE, name));
-    let features: Vec<&str> = feature.iter().chain(&of_fuzzer).map(String::as_str).collect();
-    Run { engine, features: &features, part }.start(&Workspace::load()?)?;
+    Run { engine, part }.start(&Workspace::load()?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,7 +68,7 @@ fn checked_part(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-impl Run<'_> {
+impl Run {
     /// Builds the programs and runs them. Where there are random programs, prints the totals of all as the last line.
     ///
     /// # Errors
@@ -94,7 +88,7 @@ impl Run<'_> {
 
     /// The suite's cases, in the test profile as the tests are.
     fn conformance(&self, workspace: &Workspace) -> Launch {
-        let mut suite = PROGRAM.launch(workspace, self.features);
+        let mut suite = PROGRAM.launch(workspace);
         suite.run.arg(self.engine.name);
         if self.part != (1, 1) {
             suite.run.env("KILN_SUITE_PART", format!("{}/{}", self.part.0, self.part.1));
@@ -106,7 +100,7 @@ impl Run<'_> {
         let Range { start, end } = self.numbers();
         let (first, programs) = (start.to_string(), (end - start).to_string());
         let words = ["--engine", self.engine.name, "--first", &first, "--programs", &programs];
-        fuzz::fuzzer_with(workspace, self.features, &words.map(str::to_owned))
+        fuzz::fuzzer(workspace, &words.map(str::to_owned))
     }
 
     /// The numbers of the part's random programs.
@@ -145,16 +139,15 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn part_of(name: &str, part: (u64, u64)) -> Run<'static> {
-        Run { engine: named(name).unwrap(), features: &[], part }
+    fn part_of(name: &str, part: (u64, u64)) -> Run {
+        Run { engine: named(name).unwrap(), part }
     }
 
     #[test]
     fn the_engine_is_handed_on() {
-        let run = Run { features: &["kiln-suite/candle"], ..part_of("candle", (2, 8)) };
-        let suite = run.conformance(&Workspace::default());
+        let suite = part_of("candle", (2, 8)).conformance(&Workspace::default());
         let build = process::describe(&suite.build);
-        let expected = "kiln-fuzz/wgpu,kiln-remote/tls,kiln-suite/candle --bin conformance --example kill";
+        let expected = "kiln-remote/tls --bin conformance --example kill";
         assert!(build.ends_with(expected), "{build}");
         let said = process::describe(&suite.run);
         assert!(said.contains("KILN_SUITE_PART") && said.ends_with("conformance candle"), "{said}");

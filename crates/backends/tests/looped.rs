@@ -1,11 +1,9 @@
 //! Loops over steps: against the unrolled computation, with gradients, batches and forward mode.
 
-mod lstm;
-
+use crate::lstm::{EXAMPLES, INPUTS, State, Weights, drawn, looped, unrolled, weights};
 use kiln_backends::{Cpu, Device, Flex};
 use kiln_tensor::transform::{grad, hessian, jvp, scan, vmap};
 use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Tensor, loop_for, loop_over};
-use lstm::{EXAMPLES, INPUTS, State, Weights, drawn, looped, unrolled, weights};
 
 type Ad = Autodiff<Flex>;
 

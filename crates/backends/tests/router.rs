@@ -1,5 +1,4 @@
 //! Tensors on a router: creation, meeting, devices, gradients, layers, errors.
-#![cfg(feature = "router")]
 
 use kiln_backends::router::{TransferPolicy, duo, oct, trio};
 use kiln_backends::{

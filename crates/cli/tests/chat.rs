@@ -1,7 +1,5 @@
 //! `kiln chat` as a process, on a tiny Llama whose replies `transformers` computed; see `fixtures/tiny-llama`.
 
-#![cfg(feature = "chat")]
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,13 +1,9 @@
 //! The script of `kiln runs report` in headless Chromium.
 
-#![cfg(feature = "runs")]
-
-mod runs;
-
 use std::fs;
 use std::process::Command;
 
-use runs::{HOSTILE, kiln_runs, write};
+use crate::runs::{HOSTILE, kiln_runs, write};
 
 /// Uses the page as a person does and writes the results as its text.
 const ACTIONS: &str = r##"<script type="module">

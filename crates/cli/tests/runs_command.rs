@@ -1,15 +1,11 @@
 //! `kiln runs` as a process.
 
-#![cfg(feature = "runs")]
-
-mod runs;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::runs::{HOSTILE, kiln_runs, write};
 use kiln_train::logger::{Logger, RunFolder};
 use kiln_train::{Record, StepRecord};
-use runs::{HOSTILE, kiln_runs, write};
 
 /// The line of a text that contains all words.
 #[track_caller]

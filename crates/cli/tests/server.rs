@@ -1,7 +1,5 @@
 //! `kiln server` as a process: serves a client, and ends when it is told to.
 
-#![cfg(all(feature = "server", unix))]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};

@@ -1,8 +1,6 @@
 //! Composite ops against the reference engine.
 
-mod against;
-
-use against::{Case, against_reference, compare, uniform, within};
+use crate::against::{Case, against_reference, compare, uniform, within};
 use kiln_cpu::Cpu;
 use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorData};
 use kiln_reference::Reference;

@@ -1,8 +1,6 @@
 //! Matmul, convolution and pooling against the reference engine.
 
-mod against;
-
-use against::{Case, against_reference, within};
+use crate::against::{Case, against_reference, within};
 use kiln_ir::{ConvPass, ConvSpec, DType, Op, PoolKind, PoolSpec};
 
 #[test]

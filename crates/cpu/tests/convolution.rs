@@ -1,8 +1,6 @@
 //! Every convolution algorithm, selected by shapes, against the reference engine.
 
-mod against;
-
-use against::{Case, agree};
+use crate::against::{Case, agree};
 use kiln_cpu::Cpu;
 use kiln_ir::{ConvPass, ConvSpec, DType, Op, TensorData};
 

@@ -1,10 +1,8 @@
 //! Indexing ops against the reference engine.
 
-mod memory_layouts;
-
+use crate::memory_layouts::{HostOperand, INTEGERS, check, check_large, indices, numbers, outcome, specials};
 use kiln_cpu::Cpu;
 use kiln_ir::*;
-use memory_layouts::{HostOperand, INTEGERS, check, check_large, indices, numbers, outcome, specials};
 
 fn modes(dtype: DType) -> &'static [UpdateMode] {
     if dtype.is_bool() { &[UpdateMode::Set] } else { UpdateMode::ALL }

@@ -1,6 +1,6 @@
 //! Argmin, argmax, scans and sorting against the reference engine.
 
-mod memory_layouts;
+use crate::memory_layouts;
 
 use kiln_ir::*;
 use memory_layouts::{HostOperand, INTEGERS, check, check_large, numbers, specials};

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 fn child(name: &str, value: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "child_process_opens_an_engine", "--nocapture"]);
+    command.args(["--ignored", "--exact", "settings::child_process_opens_an_engine", "--nocapture"]);
     command.env(name, value).output().unwrap()
 }
 
@@ -61,7 +61,7 @@ fn threads_that_do_not_fit_into_memory_are_left_out() {
     for kibibytes in (600_000..2_400_000).step_by(150_000) {
         let program = std::env::current_exe().unwrap();
         let script = format!(
-            "ulimit -c 0; ulimit -v {kibibytes}; exec \"$0\" --ignored --exact child_process_opens_an_engine --nocapture"
+            "ulimit -c 0; ulimit -v {kibibytes}; exec \"$0\" --ignored --exact settings::child_process_opens_an_engine --nocapture"
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]).arg(program).env("KILN_NUM_THREADS", "1024");

@@ -1,6 +1,6 @@
 //! Views, padding and concatenation against the reference engine.
 
-mod memory_layouts;
+use crate::memory_layouts;
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;

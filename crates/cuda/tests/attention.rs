@@ -1,6 +1,6 @@
 //! Attention and its gradients at sizes of many tiles, against the reference.
 //!
-//! `cargo test -p kiln-cuda --test attention -- --ignored` runs it on a machine with a GPU.
+//! `cargo test -p kiln-cuda --test cuda attention -- --ignored` runs it on a machine with a GPU.
 
 use kiln_cuda::Cuda;
 use kiln_ir::{

@@ -1,6 +1,6 @@
 //! Every kernel of the suite compiles for a GPU. Needs the compiler, but no GPU: `pip install nvidia-cuda-nvrtc`.
 //!
-//! `cargo test -p kiln-cuda --test compile -- --ignored` runs it.
+//! `cargo test -p kiln-cuda --test cuda compile -- --ignored` runs it.
 
 use kiln_fusion::{Fusion, Mode};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};

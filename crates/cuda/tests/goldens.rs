@@ -1,6 +1,6 @@
 //! PyTorch goldens on the GPU.
 //!
-//! `cargo test -p kiln-cuda --test goldens -- --include-ignored` runs it on a machine that has one.
+//! `cargo test -p kiln-cuda --test cuda goldens -- --include-ignored` runs it on a machine that has one.
 
 use kiln::Device;
 

@@ -1,8 +1,6 @@
 //! Fusion of column reductions into kernels over the same rows, for engines that support it.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::Plan;
 use kiln_ir::{

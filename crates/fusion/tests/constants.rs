@@ -1,8 +1,6 @@
 //! Reductions of a filled tensor: results match the plain engine, and the tensor is not stored unless its sum rounds.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{DType, Engine, Machine, Reduction, Scalar, TensorType, Value, Var, block_on};

@@ -5,9 +5,7 @@
 //! `loads=indexed`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 //! Each program is also valid, and its plan computes the values of its ops.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::Plan;
 use kiln_ir::{Engine, Machine, Products, Program, TensorData, TensorType, Values, block_on, verify};

@@ -1,8 +1,6 @@
 //! Matmuls with epilogues: the ops that become one region, the others, and that values match the inner engine.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_ir::{
     Activation, Comparison, DType, Engine, Epilogue, Machine, Op, Pattern, Products, REARRANGES, Scalar,

@@ -1,8 +1,6 @@
 //! Speculative execution: values are equal for correct and wrong predictions.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Statistics};
 use kiln_ir::{Engine, Machine, TensorData, Value, Var, block_on};

@@ -1,8 +1,6 @@
 //! The modes `off`, `on` and `check`, also from the environment; `check` finds a wrong kernel.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{Engine, Op, Result, TensorData, Unary, Value, Var, block_on, without_blocking};
@@ -45,7 +43,7 @@ fn the_environment_sets_the_mode() {
     let child = |mode: Option<&str>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["child_process_prints_its_mode", "--exact", "--nocapture"])
+            .args(["modes::child_process_prints_its_mode", "--exact", "--nocapture"])
             .env("KILN_FUSION_CHILD", "1");
         match mode {
             Some(mode) => command.env("KILN_FUSION", mode),

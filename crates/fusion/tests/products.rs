@@ -1,8 +1,6 @@
 //! Epilogues of matmuls and convolutions, and dequantization of weights, as one region. Values match the inner engine.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
 use kiln_ir::{

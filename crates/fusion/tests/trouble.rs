@@ -1,8 +1,6 @@
 //! Robustness: panics during execution, contention between threads, dead graphs, bad data.
 
-mod changed;
-
-use changed::Changed;
+use crate::changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{

@@ -1,14 +1,11 @@
 //! Errors of invalid custom ops name the op, its operands, and both types. Numbers in the code of custom ops.
 
-#[expect(dead_code, reason = "what the other tests of expansions need besides")]
-mod numeric;
-
+use crate::numeric::minimal;
 use kiln_ir::{
     Custom, CustomOp, DType, Engine, Error, Expand, Op, OperandType, Operands, Recorder, Result, ResultTypes,
     Scalar, TensorData, TensorType, Var, block_on, infer,
 };
 use kiln_reference::Reference;
-use numeric::minimal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A custom op with the type of its first operand, and a defect by variant.

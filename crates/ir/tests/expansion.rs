@@ -1,14 +1,12 @@
 //! Expansions on the reference engine: edge shapes, engines with few dtypes, and the layer itself.
 
-mod numeric;
-
+use crate::numeric::{Fill, check, minimal, run, same};
 use kiln_ir::{
     Custom, CustomOp, DType, Engine, Error, Expand, FusedOp, MINIMAL, Op, OpKind, OperandType, Operands,
     Program, Recorder, Result, ResultTypes, TensorData, TensorType, Value, Var, block_on, expand_program,
     infer, verify,
 };
 use kiln_reference::{Limited, Reference};
-use numeric::{Fill, check, minimal, run, same};
 use std::sync::Arc;
 
 /// Programs of one op each: inputs, result types, and the op with its attributes, separated by `$`.

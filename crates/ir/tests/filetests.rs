@@ -16,7 +16,7 @@
 //! `; special` fills floats with NaN, infinities, zeros and equal numbers.
 //! The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 
-mod numeric;
+use crate::numeric;
 
 use kiln_ir::{MINIMAL, OpKind, OpSet, Program, expand_program, gradient_program, verify};
 use numeric::Fill;

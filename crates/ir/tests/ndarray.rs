@@ -1,5 +1,4 @@
 //! Exchange with the `ndarray` crate.
-#![cfg(feature = "ndarray")]
 
 use half::{bf16, f16};
 use kiln_ir::ndarray::{Array, ArrayD, Axis, Ix3, IxDyn, arr0, array, s};

@@ -1,6 +1,6 @@
 //! Typical fused regions: one kernel each, of the expected kind, with the program's values.
 
-mod harness;
+use crate::harness;
 
 use harness::{Fill, Random, Source, check};
 use kiln_ir::{

@@ -1,8 +1,6 @@
 //! Random regions: a kernel computes the same values as its program.
 
-mod harness;
-
-use harness::{Fill, Random, Source, check, nest_operand, slot, typed};
+use crate::harness::{Fill, Random, Source, check, nest_operand, slot, typed};
 use kiln_ir::{
     Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, PadAxis, Program,
     ProgramOperand, Real, Reduction, Scalar, Shape, TensorType, Unary, UpdateMode, infer,

@@ -1,7 +1,7 @@
 //! Mistakes of users are compile errors at the right place.
 //!
 //! Each program in `compile_fail` must fail to compile, with the compiler's output in the file beside it. After a message
-//! was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln --test compile_fail` writes the files again; read the
+//! was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln --test kiln compile_fail` writes the files again; read the
 //! difference before it is committed. A program that marks lines with `// ERROR` has one error at each of them and no
 //! other. The first line `//! codegen` is that of a program whose error appears when its code is generated.
 //!

@@ -1,6 +1,6 @@
 //! Inputs that `#[derive(Module)]` accepts, and the code it generates.
 #![deny(warnings)]
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub)]
 
 use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::*;

@@ -1,8 +1,6 @@
 //! Layers and losses match PyTorch, forward and backward, in all goldens that they cover.
 
-mod golden;
-
-use golden::{B, Case, any, any_param, each_case, with_rank};
+use crate::golden::{B, Case, any, any_param, each_case, with_rank};
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss};
 use kiln_nn::*;
 use kiln_tensor::loss::CrossEntropyTargets;

@@ -1,8 +1,6 @@
 //! Layers match PyTorch's functions, forward and backward. The suite runs those with goldens of their own.
 
-mod golden;
-
-use golden::{B, Case, any, any_param, each_case, with_rank};
+use crate::golden::{B, Case, any, any_param, each_case, with_rank};
 use kiln_nn::*;
 use kiln_tensor::Int;
 

@@ -1,7 +1,5 @@
 //! Parameters, visitors, gradients and devices.
 
-mod tied;
-
 use kiln_backends::{Device, Dyn, Flex};
 use kiln_ir::Binary;
 use kiln_nn::*;

@@ -1,8 +1,6 @@
 //! Options of gated recurrent modules that PyTorch's modules do not have.
 
-mod golden;
-
-use golden::{B, Case, any, each_case};
+use crate::golden::{B, Case, any, each_case};
 use kiln_backends::{Cpu, Flex};
 use kiln_nn::rnn::*;
 use kiln_nn::*;

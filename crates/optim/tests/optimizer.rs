@@ -1,7 +1,5 @@
 //! Behaviour common to all optimizers: groups, frozen parameters, tied parameters, states, errors.
 
-mod tied;
-
 use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};
 use kiln_optim::{

@@ -10,7 +10,7 @@ use std::process::Command;
 fn devices_open_by_name() {
     let server = Server::bind::<Cpu>(&Default::default(), ServerOptions::new()).unwrap();
     let mut test = Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", "opened_by_name", "--ignored"]);
+    test.args(["--exact", "by_name::opened_by_name", "--ignored"]);
     let output = test.env("KILN_REMOTE", format!("{}, ws://127.0.0.1:1", server.url())).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");

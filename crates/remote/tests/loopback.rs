@@ -1,7 +1,6 @@
 //! Client and server over the loopback address.
 
-mod relay;
-
+use crate::relay::Relay;
 use kiln_backends::Cpu;
 use kiln_ir::{CacheStrategy, MemoryConfig};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
@@ -13,7 +12,6 @@ use kiln_remote::{Quotas, RemoteBackend, RemoteDevice};
 use kiln_tensor::{
     Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor, TensorData, activation, loss,
 };
-use relay::Relay;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

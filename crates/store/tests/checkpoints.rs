@@ -343,7 +343,8 @@ fn saving(folder: &Path, shell: &str) -> Child {
             command
         }
     };
-    let command = command.args(["child_process_saves_checkpoints", "--exact"]).env(FOLDER, folder);
+    let command =
+        command.args(["checkpoints::child_process_saves_checkpoints", "--exact"]).env(FOLDER, folder);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

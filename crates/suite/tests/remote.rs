@@ -2,8 +2,6 @@
 //!
 //! `cargo test -p kiln-suite --features remote --test remote`
 
-#![cfg(feature = "remote")]
-
 use kiln_backends::Device;
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{REMOTE, Subject};

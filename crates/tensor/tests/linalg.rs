@@ -1,6 +1,5 @@
 //! Edge cases of vector and matrix products and norms.
 
-#[path = "linalg/halves.rs"]
 mod halves;
 
 use kiln_backends::{Device, Flex};

@@ -1,8 +1,6 @@
 //! Random tensors follow their distributions and are determined by their keys.
 
-#[path = "random/draws.rs"]
 mod draws;
-#[path = "random/ranges.rs"]
 mod ranges;
 
 use kiln_backends::{Device, Flex, FlexDevice};

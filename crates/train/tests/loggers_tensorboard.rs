@@ -1,7 +1,5 @@
 //! Event files for TensorBoard: their frames, and their contents as TensorBoard reads them.
 
-#![cfg(feature = "tensorboard")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

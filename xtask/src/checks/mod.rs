@@ -34,8 +34,10 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         print!("{}", list(&selected, &context));
         return Ok(ExitCode::SUCCESS);
     }
+    // All before the first build, which then finds all that is installed here.
+    let can_run: Vec<_> = selected.into_iter().map(|step| (step, (step.can_run)(&context))).collect();
     let outcomes: Vec<(&Step, Outcome)> =
-        selected.into_iter().map(|step| (step, run_step(step, &context))).collect();
+        can_run.into_iter().map(|(step, can_run)| (step, run_step(step, can_run, &context))).collect();
     print!("{}", summary(&outcomes));
     let failed = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Ran { error: Some(_), .. }));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -62,9 +64,9 @@ fn list(steps: &[&Step], context: &Context) -> String {
     table::plain(&rows)
 }
 
-fn run_step(step: &Step, context: &Context) -> Outcome {
+fn run_step(step: &Step, can_run: Result<(), String>, context: &Context) -> Outcome {
     println!("\n=== {}: {}", step.name, step.about);
-    if let Err(reason) = (step.can_run)(context) {
+    if let Err(reason) = can_run {
         println!("--- {}: skipped: {reason}", step.name);
         return Outcome::Skipped { reason };
     }

@@ -9,7 +9,7 @@ use super::newcomer;
 use crate::process::{self, announce_and_run};
 use crate::programs::{self, Program};
 use crate::workspace::Workspace;
-use crate::{attack, dashboard, engines, fuzz, goldens, gpu, kill, suite};
+use crate::{attack, dashboard, fuzz, goldens, gpu, kill, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
@@ -44,7 +44,6 @@ pub(crate) const STEPS: &[Step] = &[
         can_run: has_fuzzer,
         run: fuzz_programs,
     },
-    // Before `engines`, which shares its build: it may install LibTorch, which the build then finds.
     Step {
         name: "libtorch",
         about: "a part of the suite and 1,000 random programs on the engine libtorch",
@@ -196,7 +195,7 @@ const CORE: &[&str] =
 /// The package of the GPU engine in browsers, which needs the standard library.
 const BROWSER_ENGINE: &str = "kiln-wgpu";
 
-/// Engines that other libraries or other processes run, beside `libtorch`. The workspace's tests do not compile them.
+/// Engines that other libraries or other processes run, beside `libtorch`.
 const OTHER_ENGINES: &[&str] = &["remote", "candle"];
 
 /// The part of the suite that runs on each of them: every twelfth case.
@@ -216,8 +215,8 @@ const FEW_STEPS: &[&str] = &["--limit", "512", "--batch-size", "16", "--test-lim
 /// The maximum difference of two backends' accuracies after these steps, in percent. Rounding differs.
 const SAME_ACCURACY: f64 = 5.0;
 
-/// Test programs with tests that call Python, which are ignored elsewhere.
-const PYTHON_TESTS: &[&str] = &["numpy", "python"];
+/// Test programs and their modules with tests that call Python, which are ignored elsewhere.
+const PYTHON_TESTS: &[(&str, &str)] = &[("dlpack", "python::"), ("store", "numpy::")];
 
 /// In cargo's message about a lock file that it would have to change.
 const STALE: &str = "--locked was passed";
@@ -255,19 +254,16 @@ fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
     fuzz::fuzzer(context.workspace, &words).announce_and_start()
 }
 
-/// A part of the suite, and random programs. All engines are built at once, so that nothing is built twice.
+/// A part of the suite, and random programs.
 fn check_engine(context: &Context, name: &str) -> Result<(), String> {
-    let features = engines::features();
-    let features: Vec<&str> = features.iter().map(String::as_str).collect();
-    let engine = suite::named(name)?;
-    suite::Run { engine, features: &features, part: PART }.start(context.workspace)?;
+    suite::Run { engine: suite::named(name)?, part: PART }.start(context.workspace)?;
     let words = ["--engine", name, "--programs", "1000"].map(str::to_owned);
-    fuzz::fuzzer_with(context.workspace, &features, &words).announce_and_start()
+    fuzz::fuzzer(context.workspace, &words).announce_and_start()
 }
 
 /// A part of the suite and of the random programs, in the build of the tests.
 fn run_on_vulkan(context: &Context, (name, part): (&str, (u64, u64))) -> Result<(), String> {
-    suite::Run { engine: suite::named(name)?, features: &[], part }.start(context.workspace)
+    suite::Run { engine: suite::named(name)?, part }.start(context.workspace)
 }
 
 /// Looks for a driver where Vulkan's loader looks; else installs Debian's packages.
@@ -298,7 +294,7 @@ fn has_libtorch(context: &Context) -> Result<(), String> {
         DEBIAN_LIBTORCH.join(" ")
     );
     install_debian(context, DEBIAN_LIBTORCH, &advice)?;
-    // Its build script has searched already, and cargo does not see that it would find more.
+    // A build script that has searched already is not run again, and cargo does not see that it would find more.
     process::run(process::cargo(root).args(["clean", "--quiet", "-p", "kiln-torch"]))
 }
 
@@ -393,7 +389,7 @@ fn compare_on_mnist(context: &Context, backend: &str) -> Result<(), String> {
 /// build outputs exist and whose kernels are optimised: a release build takes minutes.
 fn mnist_accuracy(context: &Context, backend: &str, options: &[&str]) -> Result<f64, String> {
     let output = context.workspace.target.join("xtask/mnist").join(backend);
-    let mut mnist = Program::Example("mnist").launch(context.workspace, &[]);
+    let mut mnist = Program::Example("mnist").launch(context.workspace);
     mnist.run.args(["--backend", backend, "--epochs", "1"]).args(options).arg("--output").arg(output);
     announce_and_run(&mut mnist.build)?;
     println!("$ {}", process::describe(&mnist.run));
@@ -484,8 +480,9 @@ fn has_numpy(context: &Context) -> Result<(), String> {
 fn python_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     command.args(["test", "--no-fail-fast"]).args(programs::selection(&[]));
-    command.args(PYTHON_TESTS.iter().flat_map(|name| ["--test", name]));
-    run_tests(command.args(["--", "--ignored"]), tally)
+    command.args(PYTHON_TESTS.iter().flat_map(|(program, _)| ["--test", program]));
+    command.args(["--", "--ignored"]).args(PYTHON_TESTS.iter().map(|(_, module)| module));
+    run_tests(&mut command, tally)
 }
 
 fn has_tensorboard(context: &Context) -> Result<(), String> {
@@ -496,9 +493,9 @@ fn has_tensorboard(context: &Context) -> Result<(), String> {
 
 fn tensorboard_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.arg("test").args(programs::selection(&["kiln-train/tensorboard"]));
-    command.args(["--test", "loggers_tensorboard"]);
-    run_tests(command.args(["--", "--include-ignored"]), tally)
+    command.arg("test").args(programs::selection(&[]));
+    command.args(["--test", "train", "--", "--include-ignored", "loggers_tensorboard::"]);
+    run_tests(&mut command, tally)
 }
 
 fn has_browser(context: &Context) -> Result<(), String> {
@@ -507,8 +504,8 @@ fn has_browser(context: &Context) -> Result<(), String> {
 
 fn browser_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.arg("test").args(programs::selection(&[])).args(["--test", "runs_browser"]);
-    run_tests(command.args(["--", "--ignored"]), tally)
+    command.arg("test").args(programs::selection(&[])).args(["--test", "cli"]);
+    run_tests(command.args(["--", "--ignored", "runs_browser::"]), tally)
 }
 
 fn has_terminal(context: &Context) -> Result<(), String> {

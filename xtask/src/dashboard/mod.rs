@@ -56,7 +56,7 @@ fn run_checks(checks: &[&Check], context: &Context) -> usize {
 
 /// Builds the example in the test profile and returns its path.
 fn build(workspace: &Workspace) -> Result<PathBuf, String> {
-    let mut launch = Program::Example(PROGRAM).launch(workspace, &["kiln-train/dashboard"]);
+    let mut launch = Program::Example(PROGRAM).launch(workspace);
     process::run(&mut launch.build)?;
     Ok(launch.run.get_program().into())
 }

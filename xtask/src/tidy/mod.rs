@@ -11,6 +11,7 @@ mod manifests;
 mod mask;
 mod op_matches;
 mod page_names;
+mod results;
 mod sources;
 mod tracked_files;
 
@@ -62,9 +63,11 @@ const CHECKS: &[Check] = &[
     sources::unsafe_code,
     sources::crate_roots,
     sources::ignored_tests,
+    sources::orphaned_tests,
     sources::silenced_lint,
     op_matches::check,
     page_names::check,
+    results::check,
     burn_page::check,
     documents::features,
     documents::links,

@@ -145,6 +145,30 @@ pub(super) fn ignored_tests(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(report).collect()
 }
 
+/// Checks that every file of a package's `tests` is a test program, or a module of one.
+pub(super) fn orphaned_tests(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in &tree.workspace.packages {
+        let folder = format!("{}/tests/", package.folder);
+        let programs: Vec<&File> =
+            package.targets.iter().filter_map(|target| tree.file(&target.source)).collect();
+        let modules: Vec<&str> = programs.iter().filter_map(|file| file.code.as_deref()).collect();
+        let is_module = |name: &str| {
+            let declaration = format!("mod {name};");
+            modules.iter().any(|code| code.lines().any(|line| line.trim() == declaration))
+        };
+        for (file, _) in tree.rust() {
+            let name = file.path.strip_prefix(&folder).and_then(|path| path.strip_suffix(".rs"));
+            let is_program = programs.iter().any(|program| program.path == file.path);
+            if name.is_some_and(|name| !name.contains('/') && !is_program && !is_module(name)) {
+                let remedy = "declare it as a module in tests/main.rs";
+                findings.push(file.finding(1, "no test program contains this file", remedy));
+            }
+        }
+    }
+    findings
+}
+
 /// Checks that the exhaustiveness lint is disabled only with a reason.
 pub(super) fn silenced_lint(tree: &Tree) -> Vec<Finding> {
     let report = |(file, code): (&File, &str)| {
@@ -170,6 +194,7 @@ fn may_be_unsafe(path: &str) -> bool {
 mod tests {
     use super::super::tests::{package, places, tree};
     use super::*;
+    use crate::workspace::Target;
 
     #[test]
     fn long_files_need_a_reason() {
@@ -191,6 +216,27 @@ mod tests {
         let expected =
             ["crates/ir/src/utils.rs:1", "crates/ir/tests/common/mod.rs:1", "crates/ir/src/lib.rs:2"];
         assert_eq!(places(&module_names(&tree(&files))), expected);
+    }
+
+    #[test]
+    fn test_files_outside_all_programs_are_found() {
+        let files = [
+            ("crates/ir/tests/main.rs", "mod infer;\n"),
+            ("crates/ir/tests/infer.rs", ""),
+            ("crates/ir/tests/lost.rs", ""),
+            ("crates/ir/tests/alone.rs", ""),
+            ("crates/ir/tests/infer/part.rs", ""),
+        ];
+        let mut tree = tree(&files);
+        let program = |name: &str| Target {
+            name: name.to_owned(),
+            kind: "test".to_owned(),
+            source: format!("crates/ir/tests/{name}.rs"),
+        };
+        let mut ir = package("kiln-ir", "crates/ir", &[]);
+        ir.targets.extend(["main", "alone"].map(program));
+        tree.workspace.packages = vec![ir];
+        assert_eq!(places(&orphaned_tests(&tree)), ["crates/ir/tests/lost.rs:1"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Custom ops: their gradients and their errors.
 
-use crate::{gradient, layer, leaf, value};
+use crate::layer::{gradient, layer, leaf, value};
 use kiln_ir::{Custom, CustomOp, Op, OperandType, Result, ResultTypes, TensorData, Var};
 
 #[derive(Clone, Copy, Debug, PartialEq)]

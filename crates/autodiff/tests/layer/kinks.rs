@@ -1,6 +1,6 @@
 //! Subgradients at kinks and singular points, by the conventions of PyTorch and JAX.
 
-use crate::{gradient, layer, leaf, value};
+use crate::layer::{gradient, layer, leaf, value};
 use kiln_ir::{Binary, Reduction, UpdateMode, Var};
 
 fn slope(x: &[f64], function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Vec<f64> {

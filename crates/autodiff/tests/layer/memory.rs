@@ -1,7 +1,7 @@
 //! Tensors that the tape saves, and when it frees them.
 
-use crate::counting::Counting;
-use crate::{gradient, layer, leaf, numbers, value};
+use crate::layer::counting::Counting;
+use crate::layer::{gradient, layer, leaf, numbers, value};
 use kiln_autodiff::{Autodiff, BlockFn, Checkpointing};
 use kiln_ir::{Engine, Value, Var};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Gradients of many slices of one tensor.
 
-use crate::counting::Counting;
-use crate::{gradient, leaf, numbers, value};
+use crate::layer::counting::Counting;
+use crate::layer::{gradient, leaf, numbers, value};
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{DType, Engine, Op, Recorder, SliceAxis, TensorData, TensorType, Value, Var, gradient_program};
 use std::sync::Arc;
@@ -138,5 +138,5 @@ fn a_gradient_program_accumulates_many_slices_in_place() {
     let inputs = [numbers.clone().into(), seed].map(|data: TensorData| engine.write(data));
     let gradient = program.run(&engine, inputs.into_iter().collect()).remove(0);
     let expected: Vec<f64> = numbers.iter().map(|x| 2.0 * x).collect();
-    assert_eq!(crate::numbers(&engine, gradient), expected);
+    assert_eq!(crate::layer::numbers(&engine, gradient), expected);
 }

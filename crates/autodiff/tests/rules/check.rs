@@ -1,6 +1,6 @@
 //! Gradient checking by finite differences.
 
-use crate::cases::{Case, Input};
+use crate::rules::cases::{Case, Input};
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{Engine, Expand, Op, Operand, OperandType, Operands, TensorData, Value, Var, block_on, infer};
 use kiln_reference::Reference;

@@ -9,7 +9,7 @@ use kiln_tensor::DType;
 use kiln_text::{PerplexityOptions, perplexity};
 use serde_json::Value;
 
-use crate::{failure, success};
+use crate::weights::{failure, success};
 
 /// A folder with the text of the fixture.
 struct Files {

@@ -1,5 +1,4 @@
 //! Runs one op with random operands on the CPU engine and on the reference engine.
-#![allow(dead_code)]
 
 use kiln_cpu::Cpu;
 use kiln_ir::{

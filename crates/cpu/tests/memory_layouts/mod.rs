@@ -1,5 +1,4 @@
 //! Runs one op on operands in every memory layout and compares with the reference engine, bit by bit.
-#![allow(dead_code)]
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;

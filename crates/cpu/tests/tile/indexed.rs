@@ -1,7 +1,7 @@
 //! Regions that read inputs by index.
 
 use crate::memory_layouts::below;
-use crate::{case, data, ty};
+use crate::tile::{case, data, ty};
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 

@@ -1,6 +1,5 @@
 //! A modified CPU engine, for tests of the layer above it.
 // Each test program modifies something else.
-#![allow(dead_code, reason = "a test program uses some of it")]
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};

@@ -1,6 +1,6 @@
 //! Attention and its gradients, by Kiln's kernels and by library calls.
 
-use crate::{blocks, check, data, run};
+use crate::host::{blocks, check, data, run};
 use kiln_ir::{AttentionSpec, DType, Op, Real, TensorData};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};

@@ -1,6 +1,6 @@
 //! A driver that runs kernels on the CPU: C++ by `g++`, with the threads of a block in sequence.
 
-use crate::library;
+use crate::host::library;
 use kiln_gpu::driver::{
     Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products, Transform,
 };

@@ -1,8 +1,8 @@
 //! Matmuls with a bias and an activation: by a library with epilogues, by one without, and without a library.
 
-use crate::data;
-use crate::driver::{Host, Multiplies};
-use crate::orders::{fused, read, run_region};
+use crate::host::data;
+use crate::host::driver::{Host, Multiplies};
+use crate::host::orders::{fused, read, run_region};
 use kiln_gpu::Gpu;
 use kiln_ir::{
     DType, Engine, FusedOp, Operand, Pattern, Program, Recorder, Scalar, Shape, TensorData, TensorType,

@@ -1,6 +1,6 @@
 //! Float8 matmuls by a library with the layout constraints of cuBLASLt: operands are converted to them.
 
-use crate::driver::{Host, Multiplies};
+use crate::host::driver::{Host, Multiplies};
 use kiln_gpu::Gpu;
 use kiln_ir::{Axes, DType, Engine, Float8, Op, SliceAxis, TensorData, TensorType, Var, block_on};
 use kiln_reference::Reference;

@@ -1,7 +1,7 @@
 //! FFTs by Kiln's kernels and by a library.
 
-use crate::driver::Host;
-use crate::{FLOATS, check, data, host, run};
+use crate::host::driver::Host;
+use crate::host::{FLOATS, check, data, host, run};
 use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, FftKind, Op, TensorData};
 use kiln_reference::Reference;

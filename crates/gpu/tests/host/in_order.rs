@@ -1,7 +1,7 @@
 //! A deterministic engine: sums by index in the order of the entries, and results of regions that do not depend on which ops
 //! are recorded together.
 
-use crate::driver::Host;
+use crate::host::driver::Host;
 use kiln_gpu::Gpu;
 use kiln_ir::{
     DType, Engine, MemoryConfig, Op, Operand, OperandType, Operands, Program, Recorder, Reduction,
@@ -140,7 +140,7 @@ fn updates_without_elements_change_nothing() {
 fn both_ways(engine: &Gpu<Host>, program: &Program, inputs: &[TensorData]) -> [Vec<TensorData>; 2] {
     let write = || inputs.iter().map(|data| Operand::Value(engine.write(data.clone()))).collect::<Operands>();
     let read = |value: Value| block_on(engine.read(value)).unwrap();
-    let region = crate::orders::fused(engine, program, write());
+    let region = crate::host::orders::fused(engine, program, write());
     let apart = program.run_region(engine, write());
     [region.into_iter().map(read).collect(), apart.into_iter().map(read).collect()]
 }

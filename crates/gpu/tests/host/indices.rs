@@ -1,8 +1,8 @@
 //! Indices out of range: messages match the reference, and independent results are correct.
 
-use crate::check;
-use crate::driver::Host;
-use crate::orders::fused;
+use crate::host::check;
+use crate::host::driver::Host;
+use crate::host::orders::fused;
 use kiln_gpu::Gpu;
 use kiln_ir::{
     DType, Engine, Op, Operand, Program, Recorder, Reduction, TensorData, TensorType, UpdateMode, Value, Var,

@@ -1,6 +1,6 @@
 //! Horizontal fusion: launches of one elementwise kernel over different tensors become one.
 
-use crate::{FLOATS, data, driver::Host};
+use crate::host::{FLOATS, data, driver::Host};
 use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, TensorData, Var, block_on};
 use kiln_reference::Reference;

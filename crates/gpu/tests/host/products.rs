@@ -1,7 +1,7 @@
 //! Matmuls by block kernels: all tiles, with and without vectors, in parts, and in all layouts.
 
 use super::{blocks, data};
-use crate::driver::Host;
+use crate::host::driver::Host;
 use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, SliceAxis, TensorData, Var, block_on};
 use kiln_reference::Reference;

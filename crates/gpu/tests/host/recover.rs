@@ -1,6 +1,6 @@
 //! `Op::Recover`: values without their deferred bounds-check flags, and the validity flag.
 
-use crate::driver::Host;
+use crate::host::driver::Host;
 use kiln_gpu::Gpu;
 use kiln_ir::{Engine, IndexUser, Op, Operands, TensorData, Var, block_on};
 

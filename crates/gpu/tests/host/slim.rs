@@ -1,6 +1,6 @@
 //! GEMV-like matmuls (few rows).
 
-use crate::{FLOATS, data, host};
+use crate::host::{FLOATS, data, host};
 use kiln_ir::{DType, Engine, TensorData, Var, block_on};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};

@@ -1,8 +1,8 @@
 //! In-place reuse of operand memory: values are the same, and operands with other owners stay unchanged.
 
-use crate::data;
-use crate::driver::Host;
-use crate::orders::{fused, read};
+use crate::host::data;
+use crate::host::driver::Host;
+use crate::host::orders::{fused, read};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{DType, Engine, Memory, Op, Operand, Program, Recorder, TensorData, TensorType, Value, Var};
 use kiln_reference::Reference;

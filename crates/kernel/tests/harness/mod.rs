@@ -1,5 +1,4 @@
 //! Runs a region as a kernel and as a program and compares.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use kiln_ir::{
     DType, Elements, Engine, Operand, Program, ProgramOperand, Scalar, TensorData, TensorType, Value,

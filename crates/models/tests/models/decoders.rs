@@ -7,8 +7,8 @@ use kiln_text::{GenerationCache, LanguageModel, LogitsOf, TokenInput};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::B;
-use crate::fixture::{Expected, assert_close, expected, folder};
+use crate::models::B;
+use crate::models::fixture::{Expected, assert_close, expected, folder};
 
 const TOLERANCE: f64 = 1e-4;
 

@@ -3,8 +3,8 @@
 use kiln_models::{Bert, SentenceEncoder, cast};
 use kiln_tensor::{DType, Tensor};
 
-use crate::B;
-use crate::fixture::{assert_close, expected, folder};
+use crate::models::B;
+use crate::models::fixture::{assert_close, expected, folder};
 
 const TOLERANCE: f64 = 1e-4;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kiln_store::TensorFile;
 use kiln_tensor::{DType, Int, Tensor, TensorData};
 
-use crate::B;
+use crate::models::B;
 
 /// The inputs and results of a model, computed by PyTorch.
 pub(crate) struct Expected(TensorFile);

@@ -12,9 +12,9 @@ use kiln_text::{
     generate_ids, perplexity,
 };
 
-use crate::B;
-use crate::fixture::{assert_close, expected, folder};
-use crate::published::{self, model};
+use crate::models::B;
+use crate::models::fixture::{assert_close, expected, folder};
+use crate::models::published::{self, model};
 
 /// A vocabulary of 24 letters.
 fn letters() -> Vec<String> {

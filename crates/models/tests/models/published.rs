@@ -9,8 +9,8 @@ use kiln_tensor::{Int, Tensor, TensorData};
 use kiln_text::Tokenizer;
 use serde_json::Value;
 
-use crate::B;
-use crate::fixture::assert_close;
+use crate::models::B;
+use crate::models::fixture::assert_close;
 
 /// Returns a file or folder of the prepared models; `None` if it is absent.
 pub(crate) fn model(name: &str) -> Option<PathBuf> {

@@ -9,8 +9,8 @@ use kiln_store::{Mapping, TensorSource, Weights};
 use kiln_tensor::{BlockFormat, DType};
 use kiln_text::{GenerateConfig, generate_ids};
 
-use crate::B;
-use crate::fixture::{Expected, assert_close, expected, folder};
+use crate::models::B;
+use crate::models::fixture::{Expected, assert_close, expected, folder};
 
 const NAME: &str = "gpt2_quantized";
 

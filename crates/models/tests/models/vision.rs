@@ -6,8 +6,8 @@ use kiln_models::{
 use kiln_nn::Module;
 use kiln_tensor::{DType, Tensor};
 
-use crate::B;
-use crate::fixture::{assert_close, expected, folder};
+use crate::models::B;
+use crate::models::fixture::{assert_close, expected, folder};
 
 fn check(name: &str, config: &ResNetConfig) {
     let (path, expected) = (folder(name).join("model.safetensors"), expected(name));

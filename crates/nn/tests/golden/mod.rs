@@ -1,5 +1,4 @@
 //! Reads the goldens of PyTorch, and compares results and gradients with them.
-#![allow(dead_code, unused_macros, unused_imports, reason = "each test file uses a part")]
 
 use kiln_backends::Flex;
 use kiln_nn::Param;
@@ -175,5 +174,4 @@ macro_rules! with_rank {
         }
     };
 }
-
 pub(crate) use with_rank;

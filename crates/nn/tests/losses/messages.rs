@@ -1,6 +1,6 @@
 //! Messages of invalid calls name the loss, the shapes and the remedy.
 
-use crate::ints;
+use crate::losses::ints;
 use kiln_backends::Flex;
 use kiln_nn::loss::*;
 use kiln_tensor::Tensor;

@@ -1,7 +1,7 @@
 //! The RNN transducer loss against the sum over all alignments, one by one.
 
 use crate::golden::B;
-use crate::{F64, close, ints, spread, wide};
+use crate::losses::{F64, close, ints, spread, wide};
 use kiln_backends::Flex;
 use kiln_nn::loss::{Reduction, RnntLoss, RnntLossConfig};
 use kiln_tensor::transform::{GradcheckOptions, gradcheck};

@@ -1,7 +1,7 @@
 //! Second derivatives of losses.
 
 use crate::golden::B;
-use crate::{ints, wide};
+use crate::losses::{ints, wide};
 use kiln_backends::Flex;
 use kiln_nn::loss::*;
 use kiln_tensor::transform::{GradcheckOptions, grad, gradcheck};

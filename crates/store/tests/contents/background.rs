@@ -144,7 +144,9 @@ fn a_full_disk_is_an_error_and_the_previous_checkpoint_stays() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\""]);
     command.arg(std::env::current_exe().unwrap());
-    command.args(["background::child_process_saves_in_the_background", "--exact"]).env(FOLDER, &path);
+    command
+        .args(["contents::background::child_process_saves_in_the_background", "--exact"])
+        .env(FOLDER, &path);
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
     assert!(status.success());
     assert_eq!(names(folder.path()), ["run"]);

@@ -2,7 +2,7 @@
 
 use kiln_store::pytorch::PyTorchFile;
 
-use crate::{FILES, bytes};
+use crate::pytorch::{FILES, bytes};
 
 /// Reads everything in a file.
 fn read_all(bytes: Vec<u8>) -> bool {

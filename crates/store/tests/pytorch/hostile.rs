@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 use kiln_store::TensorSource;
 use kiln_store::pytorch::{PyTorchFile, PyTorchOptions};
 
-use crate::{bytes, problem};
+use crate::pytorch::{bytes, problem};
 
 #[test]
 fn calls_of_programs_are_refused() {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use kiln_store::pytorch::{self, PyTorchFile};
 
-use crate::tensors;
+use crate::pytorch::tensors;
 
 /// The tensors of a file: dtype, shape and CRC-32 of the elements, by name.
 type Tensors = BTreeMap<String, String>;

@@ -6,7 +6,7 @@ use kiln_store::burn::{BurnRecordFile, BurnpackFile};
 use kiln_store::{LoadOptions, Mapping, StoreError, TensorSource, WeightFormat, load_module_with};
 use kiln_tensor::{Backend, DType, TensorData};
 
-use crate::{fixture, ramp, values};
+use crate::weights::{fixture, ramp, values};
 
 #[test]
 fn a_burnpack_is_read_with_and_without_padding() {

@@ -15,7 +15,7 @@ use kiln_store::{
 };
 use kiln_tensor::{BlockFormat, DType, TensorData};
 
-use crate::{fixture, ramp, weights};
+use crate::weights::{fixture, ramp, weights};
 
 #[test]
 fn the_format_is_detected_by_content() {

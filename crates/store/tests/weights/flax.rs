@@ -10,7 +10,7 @@ use kiln_store::{
 };
 use kiln_tensor::{Backend, DType, TensorData};
 
-use crate::{fixture, values};
+use crate::weights::{fixture, values};
 
 fn quarters(count: usize) -> Vec<f32> {
     (0..count).map(|i| i as f32 / 4.0 - 1.0).collect()

@@ -6,7 +6,7 @@ use kiln_store::Weights;
 use kiln_store::burn::{BurnRecordFile, BurnpackFile};
 use kiln_store::flax::FlaxFile;
 
-use crate::fixture;
+use crate::weights::fixture;
 
 const FILES: [&str; 8] = [
     "flax/net.msgpack",

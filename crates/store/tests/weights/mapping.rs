@@ -7,7 +7,7 @@ use kiln_store::gguf::{self, GgufTensor, Metadata};
 use kiln_store::{DTypePolicy, LoadOptions, Mapping, StoreError, TypeMismatch, Weights, load_module_from};
 use kiln_tensor::{Backend, BlockFormat, DType, Int, Tensor, TensorData};
 
-use crate::{ramp, values, weights};
+use crate::weights::{ramp, values, weights};
 
 fn names(weights: &Weights, mapping: &Mapping) -> Vec<String> {
     weights.mapped(mapping).unwrap().names().into_iter().map(str::to_owned).collect()

@@ -10,7 +10,7 @@ use kiln_store::{
 };
 use kiln_tensor::{Autodiff, Backend, Tensor, TensorData};
 
-use crate::fixture;
+use crate::weights::fixture;
 
 type B = Autodiff<Flex>;
 

@@ -13,7 +13,7 @@ pub fn path() -> PathBuf {
 const HEAD: &str = "\
 # Accuracy
 
-Written by `cargo xtask accuracy`; `cargo test -p kiln-suite --test accuracy` measures again and fails where a
+Written by `cargo xtask accuracy`; `cargo test -p kiln-suite --test suite accuracy` measures again and fails where a
 number is greater than here.
 
 The tables of exact values come from other projects: NumPy's validation sets with the error that NumPy allows itself, the

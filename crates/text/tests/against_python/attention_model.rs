@@ -1,6 +1,6 @@
 //! A language model of one attention layer with absolute positions, whose logits PyTorch computed.
 
-use crate::fixture;
+use crate::against_python::fixture;
 use kiln_backends::Flex;
 use kiln_nn::Param;
 use kiln_nn::attention::{MhaCache, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, StaticCache};

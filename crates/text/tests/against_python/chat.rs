@@ -1,7 +1,7 @@
 //! Chats reuse the keys and values of earlier turns.
 
-use crate::attention_model::{Caching, model};
-use crate::generation::letters;
+use crate::against_python::attention_model::{Caching, model};
+use crate::against_python::generation::letters;
 use kiln_text::{
     Chat, ChatTemplate, FinishReason, GenerateConfig, Message, Overflow, TextError, TextGenerator,
 };

@@ -1,6 +1,6 @@
 //! Prompts equal to those of `transformers`.
 
-use crate::fixture;
+use crate::against_python::fixture;
 use kiln_text::{ChatTemplate, Message, RenderOptions, TemplateValue, TextError};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Generation with a small model: equal to PyTorch's, alone and in batches.
 
-use crate::attention_model::{AttentionModel, Caching, model};
+use crate::against_python::attention_model::{AttentionModel, Caching, model};
 use kiln_text::{
     FinishReason, GenerateConfig, GgufVocabulary, LanguageModel, TextError, TextGenerator, TokenInput,
     Tokenizer, generate_ids,
@@ -184,7 +184,7 @@ fn pieces(
     tokenizer: &Tokenizer,
     config: &GenerateConfig,
 ) -> (Vec<String>, FinishReason) {
-    let (_, fixture) = crate::attention_model::model(Caching::Static);
+    let (_, fixture) = crate::against_python::attention_model::model(Caching::Static);
     let generator = TextGenerator::new(model, tokenizer);
     let (mut pieces, mut finish) = (Vec::new(), None);
     for event in generator.stream_from_ids(&fixture.prompts[..1], config).unwrap() {

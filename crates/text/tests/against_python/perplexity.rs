@@ -1,6 +1,6 @@
 //! Perplexities equal to those of the loop in Hugging Face's guide.
 
-use crate::attention_model::{Caching, Expected, model};
+use crate::against_python::attention_model::{Caching, Expected, model};
 use kiln_text::{PerplexityOptions, TextError, perplexity};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Logits equal to those of the processors of `transformers`.
 
-use crate::fixture;
+use crate::against_python::fixture;
 use kiln_text::{GenerateConfig, Sampler, TextError, TokenHistory};
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! Token ids equal to those of Python's tokenizers and sentencepiece.
 
-use crate::{fixture, python_package};
+use crate::against_python::{fixture, python_package};
 use kiln_store::gguf::{self, GgufFile, GgufTensor, Metadata};
 use kiln_text::{
     BatchOptions, ChatTemplate, GgufVocabulary, Message, PaddingSide, RenderOptions, TextError, Tokenizer,

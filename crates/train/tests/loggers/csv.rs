@@ -5,7 +5,7 @@ use std::fs;
 use kiln_train::logger::{CsvLogger, Logger};
 use kiln_train::{LoggerError, MetricValue, Record, Split, ValuesRecord};
 
-use crate::stream::{run, start};
+use crate::loggers::stream::{run, start};
 
 fn write(logger: &mut CsvLogger, records: &[Record]) {
     for record in records {

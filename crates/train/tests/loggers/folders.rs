@@ -6,7 +6,7 @@ use std::thread;
 
 use kiln_train::logger::{Logger, RunFolder};
 
-use crate::stream::run;
+use crate::loggers::stream::run;
 
 #[test]
 fn a_run_has_records_and_checkpoints() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kiln_train::logger::{InMemoryLogger, JsonlLogger, Logger, RecordReader, points, read_run};
 use kiln_train::{Level, LoggerError, MetricValue, Record, Split, StopReason, ValuesRecord};
 
-use crate::stream::{BATCHES, end, run, start, step, without_starts};
+use crate::loggers::stream::{BATCHES, end, run, start, step, without_starts};
 
 fn write(logger: &mut impl Logger, records: &[Record]) {
     for record in records {

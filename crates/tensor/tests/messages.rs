@@ -1,6 +1,6 @@
 //! The exact messages of invalid calls: each call is here, its message in `expected.txt`.
 //!
-//! After a message was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln-tensor --test messages` writes the file
+//! After a message was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln-tensor --test tensor messages` writes the file
 //! again; read the difference before it is committed. A message names the op, describes the error of the operands, and
 //! suggests a fix.
 

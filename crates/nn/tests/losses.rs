@@ -1,14 +1,11 @@
 //! Losses as modules: goldens of PyTorch, the RNN transducer against all its alignments, derivatives, and messages.
 
-#[macro_use]
-#[path = "../golden/mod.rs"]
-mod golden;
 mod messages;
 mod pytorch;
 mod rnnt;
 mod second_order;
 
-use golden::B;
+use crate::golden::B;
 use kiln_backends::Flex;
 use kiln_nn::loss::*;
 use kiln_nn::{Config, LinearConfig, Module};

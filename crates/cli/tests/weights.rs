@@ -1,7 +1,5 @@
 //! `kiln weights` as a process.
 
-#![cfg(feature = "weights")]
-
 mod perplexity;
 
 use std::fs;

@@ -16,8 +16,7 @@
 //! follows `; expect:`, each line after `; `. `UPDATE_EXPECT=1` writes it.
 
 mod cpp_runs;
-#[path = "../harness/mod.rs"]
-mod harness;
+use crate::harness;
 
 use cpp_runs::Run;
 

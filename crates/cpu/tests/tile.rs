@@ -1,8 +1,7 @@
 //! Fused regions on the tile machine, against the same programs run op by op on the reference engine.
 
 mod indexed;
-#[path = "../memory_layouts/mod.rs"]
-mod memory_layouts;
+use crate::memory_layouts;
 mod products;
 
 use kiln_cpu::Cpu;

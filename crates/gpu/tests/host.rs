@@ -1,7 +1,7 @@
 //! The engine over a driver that runs kernels on the CPU, as C++ by `g++`. Without a GPU, hand-written kernels are
 //! compared with the reference, also at sizes of more than one pass.
 //!
-//! `cargo test -p kiln-gpu --test host -- --include-ignored` runs the whole suite that way, which takes long.
+//! `cargo test -p kiln-gpu --test gpu host -- --include-ignored` runs the whole suite that way, which takes long.
 
 mod attention;
 mod columns;

@@ -1,0 +1,11 @@
+//! The tests of the crate, in one program.
+
+mod few;
+mod list;
+mod loop_records;
+mod looped;
+mod lstm;
+mod outside;
+#[cfg(feature = "router")]
+mod router;
+mod transfer;

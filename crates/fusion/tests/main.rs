@@ -1,0 +1,19 @@
+//! The tests of the crate, in one program.
+
+mod casts;
+mod changed;
+mod columns;
+mod complexity;
+mod constants;
+mod filetests;
+mod finish;
+mod head_start;
+mod layer;
+mod lengths;
+mod memory;
+mod modes;
+mod products;
+mod recover;
+mod recurrent;
+mod supports;
+mod trouble;

@@ -1,0 +1,15 @@
+//! The tests of the crate, in one program.
+
+mod autocast;
+mod data_parallel;
+mod exact_runs;
+mod learner;
+mod loggers;
+#[cfg(feature = "tensorboard")]
+mod loggers_tensorboard;
+mod metrics_values;
+mod metrics_vision;
+mod options;
+mod profiler;
+mod tasks;
+mod whole_process;
