@@ -1,6 +1,8 @@
 //! The ops that a loop records and the bodies that fusion plans. It is alone in its process: tests share the counters.
 
-use crate::lstm::{EXAMPLES, INPUTS, Weights, drawn, looped, unrolled, weights};
+mod lstm;
+
+use lstm::{EXAMPLES, INPUTS, Weights, drawn, looped, unrolled, weights};
 use kiln_backends::Cpu;
 use kiln_fusion::Fusion;
 use kiln_tensor::{Autodiff, Backend, Tensor};

@@ -2,7 +2,6 @@
 
 mod few;
 mod list;
-mod loop_records;
 mod looped;
 mod lstm;
 mod outside;

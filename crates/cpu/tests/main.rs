@@ -11,7 +11,6 @@ mod groups;
 mod in_place;
 mod index;
 mod math;
-mod memory;
 mod memory_layouts;
 mod order;
 mod programs;

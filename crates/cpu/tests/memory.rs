@@ -264,7 +264,7 @@ fn the_environment_variable_limits_cached_bytes() {
     let run = |bytes: &str| {
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new(this);
-        let command = command.args(["--ignored", "--exact", "memory::child_process_checks_the_cache_limit"]);
+        let command = command.args(["--ignored", "--exact", "child_process_checks_the_cache_limit"]);
         let output = command.env("KILN_CPU_POOL_BYTES", bytes).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     };

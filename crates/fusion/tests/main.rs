@@ -10,7 +10,6 @@ mod finish;
 mod head_start;
 mod layer;
 mod lengths;
-mod memory;
 mod modes;
 mod products;
 mod recover;

@@ -1,8 +1,8 @@
-//! Mutation fuzzing of configurations. The harness and its variables are those of `crates/store/tests/fuzz.rs`, and
+//! Mutation fuzzing of configurations. The harness and its variables are those of `crates/store/tests/fuzz/main.rs`, and
 //! the corpus is the configurations of the tests.
 //!
 //! ```text
-//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-models --test models fuzz -- --nocapture
+//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-models --test fuzz -- --nocapture
 //! ```
 
 #[path = "../../store/tests/fuzz/harness.rs"]

@@ -234,8 +234,7 @@ fn squared_errors_do_not_broadcast() {
 
 #[test]
 fn weights_differ_between_draws_and_repeat_by_seed() {
-    // A separate device, since concurrent tests share a device's key stream.
-    let device = Device::flex_with_threads(3);
+    let device = crate::own_device();
     let draw = || -> Conv1d<Dyn> { Conv1dConfig::new([2, 3], [3]).init(&device) };
     Dyn::seed(&device, 5);
     let (a, b) = (draw().weight.to_data(), draw().weight.to_data());

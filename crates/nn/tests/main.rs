@@ -22,3 +22,13 @@ mod reparametrize;
 mod summary;
 mod sync_batch_norm;
 mod tied;
+
+use std::sync::Arc;
+
+use kiln_backends::Device;
+use kiln_cpu::Cpu;
+
+/// A device whose random numbers no other test draws.
+fn own_device() -> Device {
+    Device::from_engine(Arc::new(Cpu::with_threads(1)), "own")
+}

@@ -115,8 +115,7 @@ fn a_module_moves_between_threads_and_devices() {
 
 #[test]
 fn the_same_seed_gives_the_same_weights() {
-    // A separate device, since concurrent tests share a device's key stream.
-    let device = Device::flex_with_threads(3);
+    let device = crate::own_device();
     let weights = |seed| {
         Dyn::seed(&device, seed);
         let layer: Linear<Dyn> = LinearConfig::new(3, 2).init(&device);

@@ -189,7 +189,7 @@ fn random_layers_follow_the_mode() {
 
 #[test]
 fn random_layers_repeat_by_seed() {
-    let device = kiln_backends::Device::flex_with_threads(2);
+    let device = crate::own_device();
     let layer = DropPathConfig::new(0.5).init().train();
     let draw = || {
         kiln_backends::Dyn::seed(&device, 3);

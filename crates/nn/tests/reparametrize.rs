@@ -1,6 +1,6 @@
 //! Reparametrized modules: LoRA, weight normalisation, spectral normalisation.
 
-use kiln_backends::{Device, Dyn, Flex};
+use kiln_backends::{Device, Dyn};
 use kiln_nn::conv::Conv1dConfig;
 use kiln_nn::reparametrize::{
     LoraConfig, LoraModel, Parametrization, Reparametrized, SpectralNormConfig, WeightNormConfig,
@@ -8,9 +8,8 @@ use kiln_nn::reparametrize::{
 use kiln_nn::*;
 use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Result, Tensor, TensorData, TensorType};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type B = Autodiff<Flex>;
+type B = Dyn;
 
 /// A convolution, two linear layers and a norm.
 #[derive(Module, Clone, Debug)]
@@ -35,16 +34,13 @@ impl<B: Backend> Net<B> {
     }
 }
 
-/// Seeds the device. Tests share its key stream, so that each holds the guard until it ends.
-fn seeded() -> (<B as Backend>::Device, MutexGuard<'static, ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let device = Default::default();
+fn seeded() -> Device {
+    let device = crate::own_device().autodiff();
     B::seed(&device, 7);
-    (device, alone)
+    device
 }
 
-fn input(device: &<B as Backend>::Device) -> Tensor<B, 3> {
+fn input(device: &Device) -> Tensor<B, 3> {
     Tensor::random([4, 2, 3], kiln_tensor::Distribution::Normal(0.0, 1.0), device)
 }
 
@@ -82,7 +78,7 @@ const TARGETS: [&str; 2] = ["conv.weight", "layers.*.weight"];
 
 #[test]
 fn lora_does_not_change_the_output_at_first() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let (net, x) = (Net::<B>::new(&device), input(&device));
     let model = LoraConfig::new(2).with_targets(TARGETS).init(net.clone()).unwrap();
     assert_eq!(model.num_parametrizations(), 3);
@@ -91,7 +87,7 @@ fn lora_does_not_change_the_output_at_first() {
 
 #[test]
 fn lora_names_and_shapes_are_those_of_peft() {
-    let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&seeded().0)).unwrap();
+    let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&seeded())).unwrap();
     let adapters: Vec<(String, Vec<usize>)> =
         model.adapter_parameters().into_iter().map(|(name, x)| (name, x.shape().to_vec())).collect();
     let expected = [
@@ -109,7 +105,7 @@ fn lora_names_and_shapes_are_those_of_peft() {
 
 #[test]
 fn the_adapted_weight_is_the_formula() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let layer: Linear<B> = LinearConfig::new(3, 2).with_bias(false).init(&device);
     for (stabilized, scale) in [(false, 6.0 / 4.0), (true, 6.0 / 2.0)] {
         let config = LoraConfig::new(4).with_alpha(6.0).with_rank_stabilized(stabilized);
@@ -124,7 +120,7 @@ fn the_adapted_weight_is_the_formula() {
 
 #[test]
 fn merged_output_is_the_output_of_adapters() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let x = input(&device);
     let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&device)).unwrap();
     let model = with_random_adapters(model);
@@ -138,7 +134,7 @@ fn merged_output_is_the_output_of_adapters() {
 
 #[test]
 fn the_base_keeps_its_bits() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let net = Net::<B>::new(&device);
     let before = bits(&net);
     let model = with_random_adapters(LoraConfig::new(2).with_targets(TARGETS).init(net).unwrap());
@@ -148,7 +144,7 @@ fn the_base_keeps_its_bits() {
 
 #[test]
 fn only_adapters_have_gradients_equal_to_finite_differences() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let x = input(&device);
     let net = Net::<B>::new(&device);
     let model = with_random_adapters(LoraConfig::new(2).with_targets(TARGETS).init(net).unwrap());
@@ -183,7 +179,7 @@ fn shifted(x: AnyTensor, place: usize, step: f32) -> AnyTensor {
 
 #[test]
 fn a_step_changes_only_adapters() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let x = input(&device);
     let mut model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&device)).unwrap();
     let before: BTreeMap<String, Vec<f32>> = all(&model);
@@ -209,7 +205,7 @@ fn all(module: &impl Module) -> BTreeMap<String, Vec<f32>> {
 
 #[test]
 fn saved_adapters_load() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let x = input(&device);
     let net = Net::<B>::new(&device);
     let config = LoraConfig::new(2).with_targets(TARGETS);
@@ -235,7 +231,7 @@ fn saved_adapters_load() {
 
 #[test]
 fn invalid_settings_are_errors() {
-    let net = || Net::<B>::new(&seeded().0);
+    let net = || Net::<B>::new(&seeded());
     let error = |config: LoraConfig| config.init(net()).unwrap_err().to_string();
     let text = error(LoraConfig::new(2).with_targets(["layers.*.weigth"]));
     assert!(text.contains("`layers.*.weigth`") && text.contains("`layers.0.weight`"), "{text}");
@@ -259,7 +255,7 @@ fn configurations_are_json() {
 
 #[test]
 fn dropout_omits_input_features_in_training_mode() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let layer: Linear<B> = LinearConfig::new(64, 3).with_bias(false).init(&device);
     let model = with_random_adapters(LoraConfig::new(2).with_dropout(0.5).init(layer.clone()).unwrap());
     let added = |model: &LoraModel<Linear<B>>| numbers(&(model.module().weight.val() - layer.weight.val()));
@@ -280,7 +276,7 @@ fn dropout_omits_input_features_in_training_mode() {
 /// The squares of the weights exceed the range of `f16`.
 #[test]
 fn norms_of_weights_in_16_bits() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let mut layer: Linear<B> = LinearConfig::new(4, 2).with_bias(false).init(&device);
     layer.weight = Param::from_tensor(Tensor::<_, 2>::full([2, 4], 300.0, &device).cast(DType::F16));
     let normed = WeightNormConfig::new().init(layer.clone()).unwrap();
@@ -292,7 +288,7 @@ fn norms_of_weights_in_16_bits() {
 
 #[test]
 fn shared_weights_have_one_adapter() {
-    let layer: Linear<B> = LinearConfig::new(3, 3).init(&seeded().0);
+    let layer: Linear<B> = LinearConfig::new(3, 3).init(&seeded());
     let model = LoraConfig::new(1).with_targets(["0.weight"]).init((layer.clone(), layer)).unwrap();
     let model = with_random_adapters(model);
     assert_eq!((model.num_parametrizations(), model.num_trainable_parameters()), (1, 6));
@@ -302,7 +298,7 @@ fn shared_weights_have_one_adapter() {
 
 #[test]
 fn reparametrized_modules_are_modules() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let x = Tensor::<B, 2>::ones([2, 3], &device);
     let lora =
         with_random_adapters(LoraConfig::new(2).init(LinearConfig::new(3, 4).init::<B>(&device)).unwrap());
@@ -315,7 +311,7 @@ fn reparametrized_modules_are_modules() {
     let names: Vec<String> = chain.named_parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[..3], ["0.weight", "0.lora_A.weight", "0.lora_B.weight"]);
     assert!(names.contains(&"1.parametrizations.weight.0._u".to_string()), "{names:?}");
-    let valid: Reparametrized<Linear<Flex>, _> = lora.valid();
+    let valid: Reparametrized<Linear<B>, _> = lora.valid();
     assert_eq!(numbers(&norm.valid().forward(valid.forward(x.clone().inner()))), expected);
 
     // As functions of their parameters.
@@ -335,7 +331,7 @@ fn reparametrized_modules_are_modules() {
 
 #[test]
 fn parametrizations_nest() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let layer: Linear<B> = LinearConfig::new(3, 4).init(&device);
     let norm = WeightNormConfig::new().init(layer).unwrap();
     let model = LoraConfig::new(2).with_targets(["**.original1"]).init(norm).unwrap();
@@ -347,7 +343,7 @@ fn parametrizations_nest() {
 
 #[test]
 fn wrapping_does_not_change_weights() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let net = Net::<B>::new(&device);
     let x = input(&device);
     for dim in [Some(0), Some(1), None] {
@@ -360,7 +356,7 @@ fn wrapping_does_not_change_weights() {
 
 #[test]
 fn the_largest_singular_value_becomes_one() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let layer: Linear<B> = LinearConfig::new(5, 4).with_bias(false).init(&device);
     let normed = SpectralNormConfig::new().with_iterations(40).init(layer).unwrap();
     let weight = normed.module().weight.val();
@@ -376,7 +372,7 @@ fn the_largest_singular_value_becomes_one() {
 
 #[test]
 fn running_statistics_of_the_base_can_be_kept() {
-    let (device, _alone) = seeded();
+    let device = seeded();
     let base = (LinearConfig::new(2, 2).init::<B>(&device), BatchNormConfig::new(2).init::<B>(&device));
     let model = LoraConfig::new(1).with_targets(["0.weight"]).init(base).unwrap();
     let adapted = model.module();
@@ -401,7 +397,7 @@ impl Parametrization for Exponential {
 
 #[test]
 fn custom_parametrizations_have_parameters() {
-    let layer: LayerNorm<B> = LayerNormConfig::new(3).init(&seeded().0);
+    let layer: LayerNorm<B> = LayerNormConfig::new(3).init(&seeded());
     let scaled = Reparametrized::new(layer, ["*"], |_, parameter| {
         let ty = TensorType::new([1], DType::F32);
         let scale = AnyTensor::full(ty, 2.0, parameter.value.stack())?;

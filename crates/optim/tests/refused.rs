@@ -17,13 +17,14 @@ struct Net {
     second: Linear<Dyn>,
 }
 
+/// Devices that no other tests use: the draws of those would change the weights.
 fn devices() -> Vec<(&'static str, Device)> {
     let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
-    vec![("cpu", Device::cpu()), ("flex", Device::flex()), ("reference", reference)]
+    vec![("cpu", Device::cpu_with_threads(2)), ("flex", Device::flex_with_threads(2)), ("reference", reference)]
 }
 
 fn net(device: &Device) -> Net {
-    // Tests share the device's key stream.
+    // Tests of this file share them.
     static SEEDED: Mutex<()> = Mutex::new(());
     let _seeded = SEEDED.lock();
     let device = device.autodiff();

@@ -4,7 +4,6 @@ mod checkpoints;
 mod contents;
 mod fixtures;
 mod format;
-mod fuzz;
 mod gguf;
 mod hub;
 mod mapped;

@@ -292,8 +292,7 @@ fn a_panicking_assignment_leaves_the_tensor_unchanged() {
 /// A device has one key stream, shared by the backend and the layers around it.
 #[test]
 fn a_seed_applies_to_every_layer_of_the_device() {
-    // A separate engine, since tests of this file run concurrently.
-    let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "seeded");
+    let device = crate::own_device();
     let draw = |device: &Device| {
         let ty = TensorType::new([4], DType::F32);
         let drawn = AnyTensor::random(ty, kiln_tensor::Distribution::Default, device).unwrap();

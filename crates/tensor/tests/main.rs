@@ -29,3 +29,13 @@ mod special;
 mod tensor;
 mod transform;
 mod view;
+
+use std::sync::Arc;
+
+use kiln_backends::Device;
+use kiln_cpu::Cpu;
+
+/// A device whose random numbers no other test draws.
+fn own_device() -> Device {
+    Device::from_engine(Arc::new(Cpu::with_threads(1)), "own")
+}

@@ -132,10 +132,8 @@ fn the_same_seed_gives_the_same_samples() {
         let uniform = Tensor::<Dyn, 1>::random([100], Distribution::Uniform(-1.0, 1.0), device);
         [normal.into_data().to_vec::<f32>(), uniform.into_data().to_vec::<f32>()]
     };
-    // A separate device, since concurrent tests share a device's key stream.
-    let device = Device::cpu_with_threads(3).autodiff();
-    assert_eq!(draw(&device), draw(&device));
-    let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "one");
+    let device = crate::own_device();
+    assert_eq!(draw(&device.autodiff()), draw(&device.autodiff()));
     let [normal, uniform] = draw(&device);
     assert!(uniform.iter().all(|x| (-1.0..1.0).contains(x)));
     let mean = normal.iter().sum::<f32>() / 100.0;

@@ -1,8 +1,8 @@
 //! Mutation fuzzing of the files that come with models of strangers: templates, tokenizers and settings of generation.
-//! The harness and its variables are those of `crates/store/tests/fuzz.rs`.
+//! The harness and its variables are those of `crates/store/tests/fuzz/main.rs`.
 //!
 //! ```text
-//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-text --test text fuzz -- --nocapture
+//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-text --test fuzz -- --nocapture
 //! ```
 
 #[path = "../../store/tests/fuzz/harness.rs"]

@@ -1,4 +1,3 @@
 //! The tests of the crate, in one program.
 
 mod against_python;
-mod fuzz;

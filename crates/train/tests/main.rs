@@ -1,8 +1,5 @@
 //! The tests of the crate, in one program.
 
-mod autocast;
-mod data_parallel;
-mod exact_runs;
 mod learner;
 mod loggers;
 #[cfg(feature = "tensorboard")]
@@ -12,4 +9,3 @@ mod metrics_vision;
 mod options;
 mod profiler;
 mod tasks;
-mod whole_process;

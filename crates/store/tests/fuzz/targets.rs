@@ -12,7 +12,7 @@ use kiln_store::pytorch::{self, PyTorchFile};
 use kiln_store::{TensorFile, TensorSource, Weights, save_tensors};
 use kiln_tensor::TensorData;
 
-use crate::fuzz::harness::Target;
+use crate::harness::Target;
 
 /// The readers under test. A new reader of files adds a row.
 pub(crate) fn targets() -> Vec<Target> {

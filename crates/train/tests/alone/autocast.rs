@@ -1,6 +1,6 @@
 //! Training in f16 with loss scaling: steps are skipped, and a run resumes from a checkpoint bit for bit.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kiln_backends::{Autocast, Flex};
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
@@ -12,6 +12,8 @@ use kiln_tensor::{
     loss::{self, Reduction},
 };
 use kiln_train::{Learner, StepOutput, StepRecord, Supervised};
+
+use crate::alone;
 
 type B = Autodiff<Autocast<Flex, f16>>;
 
@@ -40,16 +42,11 @@ fn scaler() -> LossScaler {
     LossScalerConfig::new().with_initial_scale(2f64.powi(24)).with_growth_interval(7).init()
 }
 
-/// Serializes seeding and weight initialization, since tests share the seed of the device.
-static SEED: Mutex<()> = Mutex::new(());
-
 type NetTask = Supervised<Net<B>, Tensor<B, 2>, fn(&Net<B>, Tensor<B, 2>) -> StepOutput<B>>;
 
 fn learner(epochs: u64, scaler: Option<LossScaler>) -> Learner<NetTask> {
-    let drawing = SEED.lock().unwrap_or_else(PoisonError::into_inner);
     B::seed(&Default::default(), 5);
     let model = Net { linear: LinearConfig::new(1, 1).init(&Default::default()) };
-    drop(drawing);
     let optimizer = AdamConfig::new().init().with_loss_scaler(scaler);
     Learner::new(Supervised::new(model, optimizer, 0.1, step as fn(&_, _) -> _)).epochs(epochs).silent()
 }
@@ -64,6 +61,7 @@ fn scale(learner: &Learner<NetTask>) -> f64 {
 
 #[test]
 fn steps_with_non_finite_gradients_are_skipped() {
+    let _alone = alone();
     let records = Arc::new(Mutex::new(Vec::<StepRecord>::new()));
     let seen = records.clone();
     let mut learner =
@@ -80,6 +78,7 @@ fn steps_with_non_finite_gradients_are_skipped() {
 
 #[test]
 fn a_resumed_run_restores_the_loss_scale() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last");
     let mut straight = learner(6, Some(scaler()));

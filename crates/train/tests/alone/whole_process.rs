@@ -1,6 +1,6 @@
-//! Options of the learner whose tests need the memory and the random numbers of the process for themselves.
+//! Options of the learner that change the memory and the random numbers of the process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kiln_backends::Flex;
 use kiln_nn::{Dropout, DropoutConfig, Linear, LinearConfig, Module};
@@ -9,13 +9,9 @@ use kiln_tensor::{Autodiff, Backend, Checkpointing, MemoryConfig, Tensor};
 use kiln_train::loader::TensorLoader;
 use kiln_train::{FunctionTask, Learner, Step, StepOutput, Supervised, TrainError, Trainable, Validation};
 
-type B = Autodiff<Flex>;
+use crate::alone;
 
-/// Tests of this file run one after another.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+type B = Autodiff<Flex>;
 
 fn points(len: usize) -> Tensor<B, 2> {
     Tensor::<B, 1>::arange_float(0.0..len as f64, 1.0, &Default::default()).unsqueeze_dim::<2>(1) / len as f64

@@ -4,9 +4,9 @@
 //! the case determines the mutations. By default each reader runs for one second:
 //!
 //! ```text
-//! cargo test -p kiln-store --test store fuzz -- --nocapture
-//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-store --test store fuzz -- --nocapture
-//! KILN_FUZZ_ONLY=pytorch:4711 cargo test -p kiln-store --test store fuzz -- --nocapture
+//! cargo test -p kiln-store --test fuzz -- --nocapture
+//! KILN_FUZZ_SECONDS=600 cargo test -p kiln-store --test fuzz -- --nocapture
+//! KILN_FUZZ_ONLY=pytorch:4711 cargo test -p kiln-store --test fuzz -- --nocapture
 //! ```
 //!
 //! `KILN_FUZZ_ONLY` names a reader, and after a colon one case. A failing case is written to the temporary folder.

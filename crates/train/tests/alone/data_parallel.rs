@@ -1,7 +1,7 @@
 //! Data-parallel training on several CPU devices.
 
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use kiln_backends::{Device, Dyn};
 use kiln_nn::{
@@ -17,6 +17,8 @@ use kiln_train::{
     Learner, LearningRateFinder, Loader, RestoreBest, Result, StateVisitor, Step, StepOutput, Supervised,
     Task, TrainError, Trainable, Validation,
 };
+
+use crate::alone;
 
 type Batch = (Tensor<Dyn, 2>, Tensor<Dyn, 2>);
 
@@ -50,8 +52,7 @@ fn squared_error(model: &Net, (x, y): Batch) -> StepOutput<Dyn> {
     StepOutput::regression(loss, predictions, y)
 }
 
-/// Devices: each has another number of threads. Their random numbers are those of the process, so that the tests run one
-/// after another.
+/// Devices: each has another number of threads. Their random numbers are those of the process.
 struct Devices {
     devices: Vec<Device>,
     _alone: MutexGuard<'static, ()>,
@@ -66,10 +67,8 @@ impl Deref for Devices {
 }
 
 fn devices(count: usize) -> Devices {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = (0..count).map(|index| Device::flex_with_threads(index + 1).autodiff()).collect();
-    Devices { devices, _alone: alone }
+    Devices { devices, _alone: alone() }
 }
 
 fn seed(devices: &[Device]) {

@@ -1,7 +1,6 @@
 //! The same seed gives the same bits: values that are read at random moments, by any thread, change nothing.
 
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use kiln_nn::norm::{BatchNorm, BatchNormConfig};
 use kiln_nn::{Dropout, DropoutConfig, GradientsParams, Linear, LinearConfig, Module};
 use kiln_optim::{AdamWConfig, Optimizer};
 use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor, activation, bf16, loss};
+
+use crate::alone;
 
 const STEPS: usize = 8;
 
@@ -97,12 +98,9 @@ fn read_all<B: Backend>(reads: Receiver<(Duration, Read<B>)>) {
     }
 }
 
-/// Serializes runs, since all draw from the seed of one device.
-static RUNNING: Mutex<()> = Mutex::new(());
-
 /// The bits of all losses and weights after some steps.
 fn run<B: Backend>(seed: Option<u64>) -> Vec<u32> {
-    let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let device = Default::default();
     Autodiff::<B>::seed(&device, 7);
     thread::scope(|scope| {
