@@ -4,6 +4,7 @@
 //! new input. Inputs often pass through a chain of views, so that engines with strides see every memory layout. Each
 //! program has a style: a few dtypes and lengths, so that operand types match by chance, and the fill of its inputs.
 
+mod case;
 mod chain;
 mod composite;
 mod contraction;
@@ -15,6 +16,7 @@ mod order;
 mod style;
 mod view;
 
+pub(crate) use case::case_of;
 pub use edge::Cubed;
 pub use style::Style;
 
@@ -70,6 +72,9 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
 /// the range of all noisy runs; each comparison then makes all of them, also for each candidate of the shrinker. The suite
 /// and the tests of loops compare loops with unrolled computations.
 pub const NOT_GENERATED: [OpKind; 2] = [OpKind::MatMulBlocks, OpKind::Loop];
+
+/// A function that adds an op of its kind.
+type Draw<G> = fn(&mut G) -> Option<()>;
 
 /// A program under construction. Slots are numbered in order of creation.
 pub(crate) struct Generator<'r> {
@@ -134,58 +139,62 @@ impl<'r> Generator<'r> {
         added
     }
 
+    /// Draws by the kind's generator. A kind without one is drawn from the suite's cases.
     fn draw(&mut self, kind: OpKind) -> Option<()> {
-        match kind {
-            OpKind::Full => self.full(),
-            OpKind::Iota => self.iota(),
-            OpKind::Random => self.random_numbers(),
-            OpKind::Unary => self.unary(),
-            OpKind::Binary => self.binary(),
-            OpKind::Compare => self.compare(),
-            OpKind::Select => self.select(),
-            OpKind::Cast => self.cast(),
-            OpKind::Bitcast => self.bitcast(),
-            OpKind::Reshape => self.reshape(),
-            OpKind::Permute => self.permute(),
-            OpKind::Broadcast => self.broadcast(),
-            OpKind::Slice => self.slice(),
-            OpKind::Pad => self.pad(),
-            OpKind::Concat => self.concat(),
-            OpKind::Windows => self.windows(),
-            OpKind::Copy => self.copy(),
-            OpKind::Reduce => self.reduce(),
-            OpKind::ArgReduce => self.arg_reduce(),
-            OpKind::Scan => self.scan(),
-            OpKind::Sort => self.sort(),
-            OpKind::TopK => self.topk(),
-            OpKind::Take => self.take(),
-            OpKind::Gather => self.gather(),
-            OpKind::Put => self.put(),
-            OpKind::Scatter => self.scatter(),
-            OpKind::SliceUpdate => self.slice_update(),
-            OpKind::NonZero => self.nonzero(),
-            OpKind::CheckIndex => self.check_index(),
-            OpKind::Recover => self.recover(),
-            OpKind::MatMul => self.matmul(),
-            OpKind::MatMulFloat8 => self.matmul_float8(),
-            OpKind::Conv => self.conv(),
-            OpKind::Pool => self.pool(),
-            OpKind::PoolGrad => self.pool_grad(),
-            OpKind::Softmax => self.softmax(),
-            OpKind::LogSumExp => self.log_sum_exp(),
-            OpKind::Norm => self.norm(),
-            OpKind::Attention => self.attention(),
-            OpKind::AttentionGrad => self.attention_grad(),
-            OpKind::Resize => self.resize(),
-            OpKind::Fft => self.fft(),
-            OpKind::Quantize => self.quantize(),
-            OpKind::Dequantize => self.dequantize(),
-            OpKind::DequantizeBlocks => self.dequantize_blocks(),
-            OpKind::Collective => self.collective(),
-            OpKind::Custom => self.custom(),
-            OpKind::Fused => self.fused(),
-            // Those of `NOT_GENERATED`.
-            OpKind::MatMulBlocks | OpKind::Loop => None,
+        let generators: [(OpKind, Draw<Self>); 48] = [
+            (OpKind::Full, Self::full),
+            (OpKind::Iota, Self::iota),
+            (OpKind::Random, Self::random_numbers),
+            (OpKind::Unary, Self::unary),
+            (OpKind::Binary, Self::binary),
+            (OpKind::Compare, Self::compare),
+            (OpKind::Select, Self::select),
+            (OpKind::Cast, Self::cast),
+            (OpKind::Bitcast, Self::bitcast),
+            (OpKind::Reshape, Self::reshape),
+            (OpKind::Permute, Self::permute),
+            (OpKind::Broadcast, Self::broadcast),
+            (OpKind::Slice, Self::slice),
+            (OpKind::Pad, Self::pad),
+            (OpKind::Concat, Self::concat),
+            (OpKind::Windows, Self::windows),
+            (OpKind::Copy, Self::copy),
+            (OpKind::Reduce, Self::reduce),
+            (OpKind::ArgReduce, Self::arg_reduce),
+            (OpKind::Scan, Self::scan),
+            (OpKind::Sort, Self::sort),
+            (OpKind::TopK, Self::topk),
+            (OpKind::Take, Self::take),
+            (OpKind::Gather, Self::gather),
+            (OpKind::Put, Self::put),
+            (OpKind::Scatter, Self::scatter),
+            (OpKind::SliceUpdate, Self::slice_update),
+            (OpKind::NonZero, Self::nonzero),
+            (OpKind::CheckIndex, Self::check_index),
+            (OpKind::Recover, Self::recover),
+            (OpKind::MatMul, Self::matmul),
+            (OpKind::MatMulFloat8, Self::matmul_float8),
+            (OpKind::Conv, Self::conv),
+            (OpKind::Pool, Self::pool),
+            (OpKind::PoolGrad, Self::pool_grad),
+            (OpKind::Softmax, Self::softmax),
+            (OpKind::LogSumExp, Self::log_sum_exp),
+            (OpKind::Norm, Self::norm),
+            (OpKind::Attention, Self::attention),
+            (OpKind::AttentionGrad, Self::attention_grad),
+            (OpKind::Resize, Self::resize),
+            (OpKind::Fft, Self::fft),
+            (OpKind::Quantize, Self::quantize),
+            (OpKind::Dequantize, Self::dequantize),
+            (OpKind::DequantizeBlocks, Self::dequantize_blocks),
+            (OpKind::Collective, Self::collective),
+            (OpKind::Custom, Self::custom),
+            (OpKind::Fused, Self::fused),
+        ];
+        match generators.into_iter().find(|(of, _)| *of == kind) {
+            Some((_, draw)) => draw(self),
+            None if NOT_GENERATED.contains(&kind) => None,
+            None => self.draw_case(kind),
         }
     }
 

@@ -16,8 +16,8 @@
 use crate::random::Random;
 use crate::trace::{HostOperand, run_on};
 use kiln_ir::{
-    AttentionSpec, Binary, DType, Effort, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar,
-    Shape, TensorData, Unary, UpdateMode,
+    AttentionSpec, Binary, DType, Effort, Elements, FftKind, Op, OpClass, OpKind, PoolKind, PoolSpec,
+    RandomKind, Reduction, Scalar, Shape, TensorData, Unary, UpdateMode,
 };
 use kiln_suite::case::Tolerance;
 use kiln_suite::compare;
@@ -88,86 +88,78 @@ pub(crate) fn rule_of(op: &Op) -> Rule {
 }
 
 fn rule(op: &Op, computed: Computed) -> Rule {
-    match op {
-        Op::Full(_)
-        | Op::Select
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. } => match computed {
+    let (kind, class) = (op.kind(), op.info().class);
+    if let Op::Unary(function) = op {
+        unary(*function)
+    } else if let Op::Binary(function) = op {
+        binary(*function)
+    } else if matches!(class, OpClass::View | OpClass::Movement) || MOVES.contains(&kind) {
+        match computed {
             Computed::Natively | Computed::Elsewhere | Computed::Batched => Rule::Bits,
             Computed::Expanded => Rule::Exact,
-        },
-        Op::Iota { .. }
-        | Op::Compare(_)
-        | Op::Cast(_)
-        | Op::ArgReduce { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::NonZero { .. }
-        | Op::Quantize { .. }
-        | Op::Collective(_) => Rule::Exact,
-        Op::Random { distribution, .. } => match distribution {
-            kiln_ir::RandomKind::Normal => Rule::Near(8.0, 8.0),
-            kiln_ir::RandomKind::Bits | kiln_ir::RandomKind::Uniform => Rule::Bits,
-        },
-        Op::Unary(function) => unary(*function),
-        Op::Binary(function) => match function {
-            Binary::Pow => Rule::Near(16.0, 0.0),
-            Binary::Atan2 => Rule::Near(4.0, 1.0),
-            Binary::Add
-            | Binary::Sub
-            | Binary::Mul
-            | Binary::Div
-            | Binary::Rem
-            | Binary::Min
-            | Binary::Max
-            | Binary::And
-            | Binary::Or
-            | Binary::Xor
-            | Binary::Shl
-            | Binary::Shr => Rule::Exact,
-        },
-        Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => match reduction {
+        }
+    } else if let Op::Random { distribution, .. } = op {
+        match distribution {
+            RandomKind::Normal => Rule::Near(8.0, 8.0),
+            RandomKind::Bits | RandomKind::Uniform => Rule::Bits,
+        }
+    } else if let Some(reduction) = op.reduction() {
+        match reduction {
             Reduction::Sum => Rule::Sum,
             Reduction::Prod => Rule::Product,
             Reduction::Min | Reduction::Max => Rule::Exact,
-        },
-        Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } => match mode {
+        }
+    } else if let Some(mode) = op.update_mode() {
+        match mode {
             UpdateMode::Add => Rule::Sum,
             UpdateMode::Mul => Rule::Product,
             UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => Rule::Exact,
-        },
-        Op::MatMul | Op::Conv { .. } | Op::PoolGrad { .. } | Op::Fft { .. } => Rule::Sum,
-        Op::Pool(spec) => match spec.kind {
-            PoolKind::Max => Rule::Exact,
-            PoolKind::Average { .. } => Rule::Sum,
-        },
-        // The logarithm of a rounded sum, which is near 1 if the result is near 0.
-        Op::LogSumExp { .. } => Rule::Near(8.0, 16.0),
-        Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. } => Rule::Measured,
-        Op::Dequantize => Rule::Near(2.0, 0.0),
-        Op::DequantizeBlocks { .. } => Rule::Near(4.0, 16.0),
-        // Operands of programs have exactly summable products.
-        Op::MatMulFloat8 { .. } => Rule::Near(4.0, 0.0),
-        Op::Custom(_) => Rule::Near(4.0, 0.0),
-        // Compared op by op.
-        Op::Fused(_) => Rule::Exact,
-        // Not generated; in programs that were written by hand.
-        Op::MatMulBlocks { .. } | Op::Loop(_) => Rule::Measured,
+        }
+    } else if let Op::Pool(PoolSpec { kind: PoolKind::Max, .. }) = op {
+        Rule::Exact
+    } else {
+        RULES.iter().find(|(of, _)| *of == kind).map_or(Rule::Measured, |(_, rule)| *rule)
+    }
+}
+
+/// Ops that move elements, beside views and movements.
+const MOVES: [OpKind; 6] =
+    [OpKind::Full, OpKind::Select, OpKind::CheckIndex, OpKind::Recover, OpKind::Take, OpKind::Gather];
+
+/// The rules of kinds without rules by attributes. The others are measured.
+const RULES: [(OpKind, Rule); 20] = [
+    (OpKind::Iota, Rule::Exact),
+    (OpKind::Compare, Rule::Exact),
+    (OpKind::Cast, Rule::Exact),
+    (OpKind::ArgReduce, Rule::Exact),
+    (OpKind::Sort, Rule::Exact),
+    (OpKind::TopK, Rule::Exact),
+    (OpKind::NonZero, Rule::Exact),
+    (OpKind::Quantize, Rule::Exact),
+    (OpKind::Collective, Rule::Exact),
+    // Compared op by op.
+    (OpKind::Fused, Rule::Exact),
+    (OpKind::MatMul, Rule::Sum),
+    (OpKind::Conv, Rule::Sum),
+    (OpKind::Pool, Rule::Sum),
+    (OpKind::PoolGrad, Rule::Sum),
+    (OpKind::Fft, Rule::Sum),
+    // The logarithm of a rounded sum, which is near 1 if the result is near 0.
+    (OpKind::LogSumExp, Rule::Near(8.0, 16.0)),
+    (OpKind::Dequantize, Rule::Near(2.0, 0.0)),
+    (OpKind::DequantizeBlocks, Rule::Near(4.0, 16.0)),
+    // Operands of programs have exactly summable products.
+    (OpKind::MatMulFloat8, Rule::Near(4.0, 0.0)),
+    (OpKind::Custom, Rule::Near(4.0, 0.0)),
+];
+
+fn binary(function: Binary) -> Rule {
+    if function == Binary::Pow {
+        Rule::Near(16.0, 0.0)
+    } else if function == Binary::Atan2 {
+        Rule::Near(4.0, 1.0)
+    } else {
+        Rule::Exact
     }
 }
 

@@ -6,7 +6,7 @@
 //! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`attack`] plays untrusted clients and files,
 //! [`kill`] tests checkpoints against crashes,
 //! [`mod@dashboard`] tests the dashboard in a terminal, [`mod@pictures`] makes the README's pictures,
-//! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
+//! [`goldens`] makes the PyTorch reference files, [`new_op`] writes the row of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. Programs of the
 //! workspace that they run are built by [`programs`]. The only dependency is a JSON reader, so the tool itself builds in
 //! seconds.
@@ -154,10 +154,11 @@ commands
                            at once, with default features)
              --list        print the packages in the order of publication and stop
   new-op NAME
-           write the rows of a new op and skeletons of its rules, whose compile errors say what to fill in
+           write the table row of a new op, and list the files that its author changes
              --unary       a function of one float
              --composite   an op that others can express, with an axis
-             --dry-run     only print the places: file:line and the text that goes there
+             --dry-run     write nothing
+             --check       add ops to a copy of the tree, and compare the list with the compiler's errors
   help     print this text
 ";
 

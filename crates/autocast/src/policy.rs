@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 pub use kiln_ir::Precision;
-use kiln_ir::{DType, Op, Reduction, UpdateMode};
+use kiln_ir::{DType, Op};
 
 /// The precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate documentation](crate) has
 /// the table.
@@ -16,73 +16,7 @@ use kiln_ir::{DType, Op, Reduction, UpdateMode};
 /// assert_eq!(precision(&Op::Binary(Binary::Add)), Precision::Widest);
 /// ```
 pub fn precision(op: &Op) -> Precision {
-    match op {
-        Op::Custom(custom) if custom.is_expression() => Precision::Inside,
-        Op::Custom(_) => Precision::Full,
-        Op::Unary(function) => function.info().precision,
-        Op::Binary(function) => function.info().precision,
-        Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } => reduced(*reduction),
-        Op::Put { mode, .. } | Op::Scatter { mode, .. } => written(*mode),
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::ArgReduce { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::MatMulBlocks { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::LogSumExp { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::DequantizeBlocks { .. }
-        | Op::Collective(_)
-        | Op::Fused(_)
-        | Op::Loop(_) => op.row(|row| row.precision),
-    }
-}
-
-/// Minimum and maximum are elements themselves, so nothing is rounded.
-fn reduced(reduction: Reduction) -> Precision {
-    match reduction {
-        Reduction::Sum | Reduction::Prod => Precision::Full,
-        Reduction::Min | Reduction::Max => Precision::Widest,
-    }
-}
-
-/// Indices may repeat, so writes with `Add` and `Mul` accumulate.
-fn written(mode: UpdateMode) -> Precision {
-    match mode {
-        UpdateMode::Add | UpdateMode::Mul => Precision::Full,
-        UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => Precision::Widest,
-    }
+    op.info().precision.of(op)
 }
 
 /// Whether an op of [`Precision::Low`] reads this operand in 16 bits. The log-sum-exp of attention and the scales of

@@ -31,7 +31,6 @@ const LARGE_LIST: usize = 1 << 20;
 
 /// The ops left to the expanding layer.
 const LEFT_OUT: &[OpKind] = &[
-    OpKind::LogSumExp,
     // A layer that fuses decodes 8-bit floats in the kernels beside the product.
     OpKind::MatMulFloat8,
     OpKind::Collective,
@@ -64,7 +63,7 @@ impl Cpu {
 
     fn with_pool(pool: Pool) -> Cpu {
         crate::buffer::check_settings();
-        let native = OpSet::ALL.without(LEFT_OUT);
+        let native = OpSet::KERNELS.without(LEFT_OUT);
         let machine = Machine { threads: pool.threads(), ..Machine::processor() };
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
         #[cfg(feature = "std")]
@@ -138,6 +137,7 @@ impl Cpu {
 
     /// Runs an op on operands without poison; `results` are the inferred types.
     #[inline(never)]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Expand` runs the ops without an arm")]
     pub(crate) fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let lists = list_bytes(op, &inputs);
         if lists > LARGE_LIST {
@@ -178,11 +178,6 @@ impl Cpu {
             Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
             Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs, results),
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
-            Op::LogSumExp { .. }
-            | Op::MatMulFloat8 { .. }
-            | Op::Collective(_)
-            | Op::Custom(_)
-            | Op::Loop(_) => Err(self.caps.left_out(op)),
             Op::Fused(fused) if fused.has_empty_slots() => Ok(fused.program().run_region(self, inputs)),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
@@ -209,6 +204,7 @@ impl Cpu {
             Op::DequantizeBlocks { format, .. } => {
                 contraction::dequantize_blocks(self, *format, inputs, results)
             }
+            _ => Err(self.caps.left_out(op)),
         }
     }
 

@@ -35,7 +35,7 @@ macro_rules! functions {
         impl Elementary for f32 {$(
             #[inline(always)]
             fn $method(self) -> f32 {
-                math::$method(self)
+                functions!(@single $form self $method |$x| $double)
             }
         )*}
 
@@ -91,6 +91,14 @@ macro_rules! functions {
             }
         }
     };
+    (@single scalar $single:ident $method:ident |$x:ident| $double:expr) => {{
+        let $x = f64::from($single);
+        let y: f64 = $double;
+        y as f32
+    }};
+    (@single $form:ident $single:ident $method:ident |$x:ident| $double:expr) => {
+        math::$method($single)
+    };
     (@form scalar $function:ident $method:ident) => {};
     (@form vector $function:ident $method:ident) => {
         impl Vector1 for $function {
@@ -108,10 +116,9 @@ macro_rules! functions {
     (@loop angle $function:ident) => { loop_angle::<$function> };
 }
 
-// First the functions of one or two instructions, by their dtypes. Then a row for each elementary function: its name in
-// `math` for `f32`, the form of its `f32` loop, and its `f64` implementation. Forms: `vector` has a function of that
-// name in `math::single`; so has `angle`, which reduces large angles exactly in `f64`; `scalar` calls the function in
-// `math` for each element.
+// First the functions of one or two instructions, by their dtypes. Then a row for each elementary function: its name, the
+// form of its `f32` loop, and its `f64` implementation. Forms: `vector` has functions of that name in `math` and
+// `math::single`; so has `angle`, which reduces large angles exactly in `f64`; `scalar` computes each element in `f64`.
 functions! {
     numbers: Neg Abs Sign;
     floats: Recip Sqrt Rsqrt Floor Ceil Round Trunc;

@@ -55,7 +55,6 @@ pub struct Gpu<D: Driver> {
 
 /// Ops that the expanding layer handles, except custom ops with a registered kernel.
 const LEFT_OUT: &[OpKind] = &[
-    OpKind::LogSumExp,
     // A fusion layer decodes blocks in few kernels.
     OpKind::MatMulBlocks,
     OpKind::DequantizeBlocks,
@@ -72,7 +71,7 @@ impl<D: Driver> Gpu<D> {
         // A fusion layer then records the ops of the matmul's expansion.
         let has_float8 = driver.library().is_some_and(Library::has_float8);
         let lacks: &[OpKind] = if has_float8 { &[] } else { &[OpKind::MatMulFloat8] };
-        let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
+        let native = OpSet::KERNELS.without(LEFT_OUT).without(lacks);
         let info = driver.info();
         let has_library = driver.library().is_some();
         let deterministic = driver.deterministic();
@@ -149,6 +148,7 @@ impl<D: Driver> Gpu<D> {
         self.queue.trace.take()
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Expand` runs the ops without an arm")]
     fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if has_no_work(op, results) {
             return self.empty(&inputs, results);
@@ -178,11 +178,6 @@ impl<D: Driver> Gpu<D> {
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) if fused.has_empty_slots() => Ok(fused.program().run_region(self, inputs)),
             Op::Fused(fused) => self.fused(fused, inputs, results),
-            Op::LogSumExp { .. }
-            | Op::MatMulBlocks { .. }
-            | Op::DequantizeBlocks { .. }
-            | Op::Collective(_)
-            | Op::Loop(_) => Err(self.caps.left_out(op)),
             Op::Custom(custom) => self.custom(custom, inputs, results),
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
@@ -211,6 +206,7 @@ impl<D: Driver> Gpu<D> {
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
             Op::Fft { .. } => self.fourier(op, inputs, results),
+            _ => Err(self.caps.left_out(op)),
         }
     }
 

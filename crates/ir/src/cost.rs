@@ -1,8 +1,8 @@
 //! The cost model of ops: arithmetic operations and bytes moved.
 
 use crate::{
-    CollectiveKind, ConvPass, FftKind, Flops, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand,
-    ResizeMode, TensorType, Traffic,
+    CollectiveKind, ConvPass, Fact, FftKind, Flops, NormKind, Op, OperandType, Program, ProgramOperand,
+    ResizeMode, TensorType, Traffic, UpdateMode,
 };
 use alloc::vec::Vec;
 use core::iter::Sum;
@@ -68,107 +68,127 @@ impl Program {
     }
 }
 
+/// The function that reads the attributes of an op, and the types of its operands and results.
+pub type FlopsOf = fn(&Op, &[OperandType<'_>], &[TensorType]) -> u64;
+
 fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
-    let tensor = |place: usize| inputs.get(place).and_then(|input| input.tensor());
-    let operand = |place: usize| tensor(place).map_or(0, elements);
-    let result = results.first().map_or(0, elements);
-    match op {
-        Op::Sort { axis, .. } | Op::TopK { axis, .. } => {
-            let len = tensor(0).map_or(1, |ty| ty.shape[*axis]);
-            times(&[operand(0), log2(len)])
+    match op.info().flops {
+        Fact::Fixed(Flops::PerResult(count)) => times(&[count, first(results)]),
+        Fact::Fixed(Flops::PerOperand(count)) => times(&[count, operand(inputs, 0)]),
+        Fact::By(read) => read(op, inputs, results),
+    }
+}
+
+fn tensor<'a>(inputs: &'a [OperandType<'_>], place: usize) -> Option<&'a TensorType> {
+    inputs.get(place).and_then(|input| input.tensor())
+}
+
+/// The elements of an operand.
+fn operand(inputs: &[OperandType<'_>], place: usize) -> u64 {
+    tensor(inputs, place).map_or(0, elements)
+}
+
+/// The elements of the first result.
+fn first(results: &[TensorType]) -> u64 {
+    results.first().map_or(0, elements)
+}
+
+pub(crate) fn sort(op: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    let (Op::Sort { axis, .. } | Op::TopK { axis, .. }) = op else { return 0 };
+    let len = tensor(inputs, 0).map_or(1, |ty| ty.shape[*axis]);
+    times(&[operand(inputs, 0), log2(len)])
+}
+
+/// Counts the elements of the source, which is the last operand.
+pub(crate) fn update(op: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    let combines = op.update_mode().and_then(UpdateMode::binary).is_some();
+    if combines { operand(inputs, inputs.len().saturating_sub(1)) } else { 0 }
+}
+
+pub(crate) fn matmul(_: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let k = tensor(inputs, 0).and_then(|ty| ty.shape.last().copied()).unwrap_or(0);
+    times(&[2, first(results), k as u64])
+}
+
+pub(crate) fn conv(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let Op::Conv { pass, .. } = op else { return 0 };
+    let (y, w) = match pass {
+        ConvPass::Forward => (results.first(), tensor(inputs, 1)),
+        ConvPass::Input { .. } => (tensor(inputs, 0), tensor(inputs, 1)),
+        ConvPass::Weight { .. } => (tensor(inputs, 1), results.first()),
+    };
+    let kernel = w.map_or(0, |ty| product(&ty.shape[1..]));
+    times(&[2, y.map_or(0, elements), kernel])
+}
+
+pub(crate) fn pool(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let windows = if let Op::Pool(_) = op { first(results) } else { operand(inputs, 0) };
+    times(&[windows, op.pooling().map_or(0, |spec| product(&spec.window))])
+}
+
+pub(crate) fn norm(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let Op::Norm { kind, .. } = op else { return 0 };
+    let normalisation = match kind {
+        NormKind::Layer => 5,
+        NormKind::Rms => 3,
+    };
+    times(&[normalisation + inputs.len().saturating_sub(1) as u64, first(results)])
+}
+
+pub(crate) fn attention(_: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    scored(inputs, [2, 2])
+}
+
+pub(crate) fn attention_grad(_: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    scored(inputs.get(1..).unwrap_or_default(), [6, 4])
+}
+
+pub(crate) fn resize(op: &Op, _: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    let Op::Resize { mode, size, .. } = op else { return 0 };
+    let per_axis = match mode {
+        ResizeMode::Nearest => 0,
+        ResizeMode::Linear => 3,
+        ResizeMode::Cubic => 7,
+    };
+    times(&[per_axis, size.len() as u64, first(results)])
+}
+
+/// The count of a complex transform; one with a real side takes half.
+pub(crate) fn fft(op: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    let (Op::Fft { kind, axis, .. }, Some(ty)) = (op, tensor(inputs, 0)) else { return 0 };
+    let points = kind.points(ty.shape[*axis]);
+    let all = times(&[5, elements(&ty.with_shape(ty.shape.with(*axis, points))), log2(points)]);
+    if *kind == FftKind::Complex { all } else { all / 2 }
+}
+
+pub(crate) fn quantize(_: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    times(&[1 + inputs.len() as u64, first(results)])
+}
+
+pub(crate) fn dequantize(_: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
+    times(&[(inputs.len() as u64).saturating_sub(1), first(results)])
+}
+
+pub(crate) fn collective(op: &Op, inputs: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    let Op::Collective(collective) = op else { return 0 };
+    match collective.kind {
+        CollectiveKind::AllReduce(_) | CollectiveKind::ReduceScatter { .. } => {
+            times(&[operand(inputs, 0), collective.size.saturating_sub(1) as u64])
         }
-        Op::Put { mode, .. } | Op::Scatter { mode, .. } => mode.binary().map_or(0, |_| operand(2)),
-        Op::SliceUpdate { mode, .. } => mode.binary().map_or(0, |_| operand(1)),
-        Op::MatMul | Op::MatMulFloat8 { .. } | Op::MatMulBlocks { .. } => {
-            let k = tensor(0).and_then(|ty| ty.shape.last().copied()).unwrap_or(0);
-            times(&[2, result, k as u64])
-        }
-        Op::Conv { pass, .. } => {
-            let (y, w) = match pass {
-                ConvPass::Forward => (results.first(), tensor(1)),
-                ConvPass::Input { .. } => (tensor(0), tensor(1)),
-                ConvPass::Weight { .. } => (tensor(1), results.first()),
-            };
-            let kernel = w.map_or(0, |ty| product(&ty.shape[1..]));
-            times(&[2, y.map_or(0, elements), kernel])
-        }
-        Op::Pool(spec) => times(&[result, taps(spec)]),
-        Op::PoolGrad { spec, .. } => times(&[operand(0), taps(spec)]),
-        Op::Norm { kind, .. } => {
-            let normalisation = match kind {
-                NormKind::Layer => 5,
-                NormKind::Rms => 3,
-            };
-            times(&[normalisation + inputs.len().saturating_sub(1) as u64, result])
-        }
-        Op::Attention(_) => {
-            let (Some(q), Some(k), Some(v)) = (tensor(0), tensor(1), tensor(2)) else { return 0 };
-            scored(q, k, [(2, q), (2, v)])
-        }
-        Op::AttentionGrad(_) => {
-            let (Some(q), Some(k), Some(v)) = (tensor(1), tensor(2), tensor(3)) else { return 0 };
-            scored(q, k, [(6, q), (4, v)])
-        }
-        Op::Resize { mode, size, .. } => {
-            let per_axis = match mode {
-                ResizeMode::Nearest => 0,
-                ResizeMode::Linear => 3,
-                ResizeMode::Cubic => 7,
-            };
-            times(&[per_axis, size.len() as u64, result])
-        }
-        Op::Fft { kind, axis, .. } => {
-            // The count of a complex transform; one with a real side takes half.
-            let Some(ty) = tensor(0) else { return 0 };
-            let points = kind.points(ty.shape[*axis]);
-            let all = times(&[5, elements(&ty.with_shape(ty.shape.with(*axis, points))), log2(points)]);
-            if *kind == FftKind::Complex { all } else { all / 2 }
-        }
-        Op::Quantize { .. } => times(&[1 + inputs.len() as u64, result]),
-        Op::Dequantize => times(&[(inputs.len() as u64).saturating_sub(1), result]),
-        Op::Collective(collective) => match collective.kind {
-            CollectiveKind::AllReduce(_) | CollectiveKind::ReduceScatter { .. } => {
-                times(&[operand(0), collective.size.saturating_sub(1) as u64])
-            }
-            CollectiveKind::AllGather { .. }
-            | CollectiveKind::Broadcast { .. }
-            | CollectiveKind::Send { .. }
-            | CollectiveKind::Recv { .. } => 0,
-        },
-        Op::Fused(fused) => fused.program().cost().flops,
-        Op::Loop(looped) => times(&[looped.attributes().steps as u64, looped.body().cost().flops]),
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::Softmax { .. }
-        | Op::LogSumExp { .. }
-        | Op::DequantizeBlocks { .. }
-        | Op::Custom(_) => match op.row(|row| row.flops) {
-            Flops::PerResult(count) => times(&[count, result]),
-            Flops::PerOperand(count) => times(&[count, operand(0)]),
-        },
+        CollectiveKind::AllGather { .. }
+        | CollectiveKind::Broadcast { .. }
+        | CollectiveKind::Send { .. }
+        | CollectiveKind::Recv { .. } => 0,
+    }
+}
+
+pub(crate) fn program(op: &Op, _: &[OperandType<'_>], _: &[TensorType]) -> u64 {
+    if let Op::Fused(fused) = op {
+        fused.program().cost().flops
+    } else if let Op::Loop(looped) = op {
+        times(&[looped.attributes().steps as u64, looped.body().cost().flops])
+    } else {
+        0
     }
 }
 
@@ -197,14 +217,14 @@ fn times(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |product, &factor| product.saturating_mul(factor))
 }
 
-fn taps(spec: &PoolSpec) -> u64 {
-    product(&spec.window)
-}
-
-/// Counts 5 per score, and matmul operations per score and element of the last axis.
-fn scored(q: &TensorType, k: &TensorType, products: [(u64, &TensorType); 2]) -> u64 {
-    let count = |(factor, ty): (u64, &TensorType)| times(&[factor, ty.shape[3] as u64]);
-    let per_score = products.map(count).into_iter().fold(5, u64::saturating_add);
+/// Counts 5 per score of queries and keys, and matmul operations per score and element of a query and of a value.
+fn scored(inputs: &[OperandType<'_>], products: [u64; 2]) -> u64 {
+    let (Some(q), Some(k), Some(v)) = (tensor(inputs, 0), tensor(inputs, 1), tensor(inputs, 2)) else {
+        return 0;
+    };
+    let of_query = times(&[products[0], q.shape[3] as u64]);
+    let of_value = times(&[products[1], v.shape[3] as u64]);
+    let per_score = of_query.saturating_add(of_value).saturating_add(5);
     times(&[product(&q.shape[..3]), k.shape[2] as u64, per_score])
 }
 

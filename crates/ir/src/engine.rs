@@ -1,8 +1,8 @@
 //! Engines: the interface that runs ops.
 
 use crate::{
-    DTypeSet, Error, FAILS, FAILS_BY_INDEX, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result,
-    Role, SharedBytes, TensorData, TensorType, Value, Values, infer, wait_for,
+    DTypeSet, EXPANDS, Error, FAILS, FAILS_BY_INDEX, Machine, OPS, Op, OpKind, Operand, OperandType,
+    Operands, Result, Role, SharedBytes, TensorData, TensorType, Value, Values, infer, wait_for,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -304,6 +304,9 @@ impl OpSet {
     /// Every op.
     pub const ALL: OpSet = OpSet::of(&OpKind::ALL);
 
+    /// The ops that an engine has kernels of unless it states otherwise: those that do not [expand](EXPANDS) everywhere.
+    pub const KERNELS: OpSet = OpSet::ALL.difference(OpSet::having(EXPANDS));
+
     /// The set of these ops.
     pub const fn of(kinds: &[OpKind]) -> OpSet {
         let mut words = [0; OpSet::WORDS];
@@ -313,6 +316,19 @@ impl OpSet {
             i += 1;
         }
         OpSet(words)
+    }
+
+    /// The ops with all these [properties](crate::OpInfo::properties).
+    pub const fn having(properties: u16) -> OpSet {
+        let mut set = OpSet([0; OpSet::WORDS]);
+        let mut i = 0;
+        while i < OPS.len() {
+            if OPS[i].is(properties) {
+                set = set.with(OPS[i].kind);
+            }
+            i += 1;
+        }
+        set
     }
 
     /// The ops with this role in fused regions.
@@ -349,11 +365,16 @@ impl OpSet {
     /// The set without these ops.
     #[must_use]
     pub const fn without(self, kinds: &[OpKind]) -> OpSet {
+        self.difference(OpSet::of(kinds))
+    }
+
+    /// The ops of this set that are not in the other.
+    #[must_use]
+    pub const fn difference(self, other: OpSet) -> OpSet {
         let mut words = self.0;
-        let without = OpSet::of(kinds);
         let mut i = 0;
         while i < OpSet::WORDS {
-            words[i] &= !without.0[i];
+            words[i] &= !other.0[i];
             i += 1;
         }
         OpSet(words)

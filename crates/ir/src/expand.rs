@@ -33,7 +33,7 @@ pub(crate) use signal::unmirrored;
 
 use crate::{
     CollectiveKind, ConvPass, DType, Engine, FusedOp, Op, OpClass, OpSet, Operand, OperandType, Operands,
-    PRIMITIVE, PRIMITIVES, Scalar, Shape, TensorType, Value, Values, Var, infer,
+    PRIMITIVE, Scalar, Shape, TensorType, Value, Values, Var, infer,
 };
 use alloc::vec::Vec;
 
@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 /// Two of these do expand in some cases: a collective of a single member, and a custom op with an expansion of its own.
 /// A collective of several members needs a `ThreadGroup` or the engine, and an [`Op::Custom`] without expansion needs the
 /// engine.
-pub const MINIMAL: OpSet = OpSet::of(&PRIMITIVES);
+pub const MINIMAL: OpSet = OpSet::having(PRIMITIVE);
 
 /// Expands an op: emits simpler ops on an engine and returns the results; `None` if there is no simpler form.
 ///

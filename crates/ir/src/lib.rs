@@ -97,7 +97,7 @@ pub use ::ndarray;
 pub use block_format::BlockFormat;
 pub use builder::{Var, VarNumber};
 pub use conversion::{ElementConversion, ToElement};
-pub use cost::{Cost, cost};
+pub use cost::{Cost, FlopsOf, cost};
 pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
@@ -138,4 +138,6 @@ pub use shared::SharedBytes;
 pub use system_memory::SystemMemory;
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};
 pub use verify::verify;
-pub use vjp::{Gradient, GradientSum, Saved, differentiate, gradient_of, gradient_program, saved, vjp};
+pub use vjp::{
+    Gradient, GradientSum, Saved, SavedOf, differentiate, gradient_of, gradient_program, saved, vjp,
+};

@@ -6,17 +6,19 @@
 //! [`infer`](mod@crate::infer).
 
 mod attributes;
+mod fact;
 mod functions;
 mod names;
+mod precision;
 mod table;
 mod window;
 
 pub use attributes::*;
+pub use fact::Fact;
 pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
-pub(crate) use table::PRIMITIVES;
 pub use table::{
-    CHEAP, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass, OpInfo,
-    OpKind, PRIMITIVE, Precision, REARRANGES, Reuse, Role, STOPS_POISON, Traffic,
+    CHEAP, EXPANDS, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass,
+    OpInfo, OpKind, PRIMITIVE, Precision, REARRANGES, Reuse, Role, STOPS_POISON, Traffic,
 };
 pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,
@@ -28,8 +30,8 @@ use serde::{Deserialize, Serialize};
 
 /// One operation: its kind and attributes, without its operands.
 ///
-/// Every engine, layer and rule is one exhaustive `match` over this enum, so that adding an op makes the compiler
-/// list every place that must decide.
+/// Inference, gradient rules, expansions and batching rules are one exhaustive `match` over this enum each, so that adding
+/// an op makes the compiler list every place that must decide. Its facts are a row of [`OPS`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
     // Creation.
@@ -341,6 +343,32 @@ pub enum Op {
 }
 
 impl Op {
+    /// The reduction operator of a reduction or scan.
+    #[inline]
+    pub fn reduction(&self) -> Option<Reduction> {
+        if let Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } = self {
+            Some(*reduction)
+        } else {
+            None
+        }
+    }
+
+    /// The mode of an indexed write.
+    #[inline]
+    pub fn update_mode(&self) -> Option<UpdateMode> {
+        if let Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } = self {
+            Some(*mode)
+        } else {
+            None
+        }
+    }
+
+    /// The attributes of a pooling or of its gradient.
+    #[inline]
+    pub fn pooling(&self) -> Option<&PoolSpec> {
+        if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = self { Some(spec) } else { None }
+    }
+
     /// The kinds of the ops in the program that the op holds: those of a fused region, or of the body of a loop.
     #[inline]
     pub fn kinds_inside(&self) -> OpSet {

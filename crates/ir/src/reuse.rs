@@ -18,23 +18,22 @@ pub fn reuse(op: &Op, operand: usize, inputs: &[OperandType<'_>], results: &[Ten
 }
 
 fn may_overwrite(op: &Op, operand: usize) -> bool {
-    let exchanged = |kind: CollectiveKind| match kind {
+    match op.info().reuse.of(op) {
+        Reuse::Never => false,
+        Reuse::First => operand == 0,
+        Reuse::Any => true,
+    }
+}
+
+pub(crate) fn collective(op: &Op) -> Reuse {
+    let Op::Collective(collective) = op else { return Reuse::Never };
+    match collective.kind {
         CollectiveKind::AllReduce(_) | CollectiveKind::Broadcast { .. } | CollectiveKind::Send { .. } => {
             Reuse::Any
         }
         CollectiveKind::AllGather { .. }
         | CollectiveKind::ReduceScatter { .. }
         | CollectiveKind::Recv { .. } => Reuse::Never,
-    };
-    let reuse = if let Op::Collective(collective) = op {
-        exchanged(collective.kind)
-    } else {
-        op.row(|row| row.reuse)
-    };
-    match reuse {
-        Reuse::Never => false,
-        Reuse::First => operand == 0,
-        Reuse::Any => true,
     }
 }
 

@@ -13,104 +13,25 @@ mod collective;
 mod composite;
 mod contraction;
 mod elementwise;
+pub(crate) mod gradient;
 mod index;
+pub(crate) mod linearity;
 mod loops;
 mod program;
 mod reduce;
-mod saved;
+pub(crate) mod saved;
 mod sum;
 mod view;
 
+pub use gradient::{Gradient, gradient_of};
 pub use program::{differentiate, gradient_program};
-pub use saved::{Saved, saved};
+pub use saved::{Saved, SavedOf, saved};
 pub use sum::GradientSum;
 
-use crate::{CollectiveKind, Comparison, Engine, Error, Op, Operand, Result, Value, Var};
+use crate::{Comparison, Engine, Error, Op, Operand, Result, Value, Var};
 use alloc::format;
 use alloc::vec::Vec;
 use index::Places;
-
-/// The kind of an op's gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gradient {
-    /// A rule of [`vjp`]. It may return that a gradient is zero everywhere, as for `floor`.
-    Rule,
-    /// By differentiating the op's expansion; its forward values are recomputed where needed.
-    Expansion,
-    /// Constant: results are integers or booleans, or depend on no tensor.
-    Constant,
-    /// Not differentiable; the text suggests an alternative.
-    Undefined(&'static str),
-}
-
-/// The kind of an op's gradient. A custom op has a rule or an expansion; [`vjp`] decides which.
-pub fn gradient_of(op: &Op) -> Gradient {
-    match op {
-        Op::Unary(function) => function.info().gradient,
-        Op::Binary(function) => function.info().gradient,
-        Op::Cast(dtype) if !dtype.is_float() => Gradient::Constant,
-        Op::Cast(_) => Gradient::Rule,
-        Op::Bitcast(dtype) if !dtype.is_float() => Gradient::Constant,
-        Op::Bitcast(_) => {
-            Gradient::Undefined("bits do not change smoothly: use `cast`, or detach the operand first")
-        }
-        Op::Collective(collective) => match collective.kind {
-            CollectiveKind::AllReduce(_)
-            | CollectiveKind::AllGather { .. }
-            | CollectiveKind::ReduceScatter { .. }
-            | CollectiveKind::Broadcast { .. } => Gradient::Rule,
-            CollectiveKind::Send { .. } => Gradient::Undefined(
-                "gradients do not travel back between members: send the gradient itself in the other direction",
-            ),
-            CollectiveKind::Recv { .. } => Gradient::Constant,
-        },
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::NonZero { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::MatMulBlocks { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::LogSumExp { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::DequantizeBlocks { .. }
-        | Op::Custom(_)
-        | Op::Fused(_)
-        | Op::Loop(_) => op.row(|row| row.gradient),
-    }
-}
 
 /// The vector-Jacobian product of an op: the gradients of its operands, given those of its results.
 ///

@@ -16,70 +16,24 @@ use kiln_ir::{
 
 /// Runs an op with at least one batched operand.
 pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-    match op {
-        Op::Fused(fused) => return Ok(fused.program().run_region(layer, inputs)),
-        Op::Custom(custom) => {
-            if custom.batched().is_none()
-                && let Some(values) = custom::expanded(layer, custom, &inputs, results)?
-            {
-                return Ok(values);
-            }
-        }
-        Op::NonZero { .. } => {
-            let hint = "work with a mask of the operand's shape (`mask_where`, a product with 0 and 1), or call it \
-                        outside of `vmap`";
-            let call = layer.call(op, inputs, results)?;
-            return Err(call.error("would return another shape for each example").hint(hint));
-        }
-        Op::Full(_)
-        | Op::Iota { .. }
-        | Op::Random { .. }
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::Reshape(_)
-        | Op::Permute(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::Windows { .. }
-        | Op::Copy
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::TopK { .. }
-        | Op::Take { .. }
-        | Op::Gather { .. }
-        | Op::Put { .. }
-        | Op::Scatter { .. }
-        | Op::SliceUpdate { .. }
-        | Op::CheckIndex { .. }
-        | Op::Recover { .. }
-        | Op::MatMul
-        | Op::MatMulFloat8 { .. }
-        | Op::MatMulBlocks { .. }
-        | Op::Conv { .. }
-        | Op::Pool(_)
-        | Op::PoolGrad { .. }
-        | Op::Softmax { .. }
-        | Op::LogSumExp { .. }
-        | Op::Norm { .. }
-        | Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::Resize { .. }
-        | Op::Fft { .. }
-        | Op::Quantize { .. }
-        | Op::Dequantize
-        | Op::DequantizeBlocks { .. }
-        | Op::Collective(_) => {}
-        Op::Loop(looped) => return loops::looped(layer, looped, layer.call(op, inputs, results)?),
+    if let Op::Fused(fused) = op {
+        return Ok(fused.program().run_region(layer, inputs));
+    }
+    if let Op::Custom(custom) = op
+        && custom.batched().is_none()
+        && let Some(values) = custom::expanded(layer, custom, &inputs, results)?
+    {
+        return Ok(values);
     }
     let call = layer.call(op, inputs, results)?;
+    if let Op::NonZero { .. } = op {
+        let hint = "work with a mask of the operand's shape (`mask_where`, a product with 0 and 1), or call it \
+                    outside of `vmap`";
+        return Err(call.error("would return another shape for each example").hint(hint));
+    }
+    if let Op::Loop(looped) = op {
+        return loops::looped(layer, looped, call);
+    }
     let results = if call.n == 0 { call.nothing() } else { batched(call)? };
     Ok(Call::wrap(layer, results))
 }

@@ -1,11 +1,13 @@
 //! Ops of each kind with hostile attributes, and the types of operands that they may accept.
 
+use crate::generate::case_of;
 use crate::random::Random;
 use kiln_ir::{
     AttentionSpec, Axes, Binary, BlockFormat, Comparison, ConvPass, ConvSpec, DType, Extremum, FftKind,
-    Float8, IndexUser, NormKind, Op, OpKind, OperandType, PadAxis, PoolKind, PoolSpec, RandomKind, Real,
-    Reduction, ResizeMode, ResultTypes, Scalar, Shape, SliceAxis, TensorType, Unary, UpdateMode, infer,
+    Float8, IndexUser, NormKind, Op, OpClass, OpKind, OperandType, PadAxis, PoolKind, PoolSpec, RandomKind,
+    Real, Reduction, ResizeMode, ResultTypes, Scalar, Shape, SliceAxis, TensorType, Unary, UpdateMode, infer,
 };
+use kiln_suite::case::OperandKind;
 
 /// Lengths at which products of bytes or elements wrap, or over which no loop ends.
 const HUGE: &[usize] = &[
@@ -48,51 +50,36 @@ type Call = (Op, Vec<Wanted>);
 /// A random op of a kind, with the operands that it may accept. `None` for the kinds that clients never send.
 pub(super) fn op(random: &mut Random, kind: OpKind) -> Option<Call> {
     let mut maker = Maker(random);
-    Some(match kind {
-        OpKind::Full | OpKind::Iota | OpKind::Random => maker.creation(kind),
-        OpKind::Unary
-        | OpKind::Binary
-        | OpKind::Compare
-        | OpKind::Select
-        | OpKind::Cast
-        | OpKind::Bitcast => maker.elementwise(kind),
-        OpKind::Reshape
-        | OpKind::Permute
-        | OpKind::Broadcast
-        | OpKind::Slice
-        | OpKind::Pad
-        | OpKind::Concat
-        | OpKind::Windows
-        | OpKind::Copy => maker.view(kind),
-        OpKind::Reduce | OpKind::ArgReduce | OpKind::Scan | OpKind::Sort | OpKind::TopK => {
-            maker.reduction(kind)
-        }
-        OpKind::Take
-        | OpKind::Gather
-        | OpKind::Put
-        | OpKind::Scatter
-        | OpKind::SliceUpdate
-        | OpKind::NonZero
-        | OpKind::CheckIndex
-        | OpKind::Recover => maker.index(kind),
-        OpKind::MatMul | OpKind::MatMulFloat8 | OpKind::MatMulBlocks | OpKind::DequantizeBlocks => {
-            maker.product(kind)
-        }
-        OpKind::Conv => maker.conv(),
-        OpKind::Pool => maker.pool(),
-        OpKind::PoolGrad => maker.pool_grad(),
-        OpKind::Softmax
-        | OpKind::LogSumExp
-        | OpKind::Norm
-        | OpKind::Resize
-        | OpKind::Fft
-        | OpKind::Quantize
-        | OpKind::Dequantize => maker.composite(kind),
-        OpKind::Attention => maker.attention(),
-        OpKind::AttentionGrad => maker.attention_grad(),
-        OpKind::Collective | OpKind::Custom | OpKind::Fused | OpKind::Loop => return None,
+    Some(match kind.info().class {
+        OpClass::Creation => maker.creation(kind),
+        OpClass::View if kind == OpKind::Bitcast => maker.elementwise(kind),
+        OpClass::Elementwise => maker.elementwise(kind),
+        OpClass::View | OpClass::Movement => maker.view(kind),
+        OpClass::Reduction | OpClass::Sorting => maker.reduction(kind),
+        OpClass::Indexing | OpClass::Validity => maker.index(kind),
+        OpClass::Contraction if kind == OpKind::Conv => maker.conv(),
+        OpClass::Contraction => maker.product(kind),
+        OpClass::Pooling if kind == OpKind::Pool => maker.pool(),
+        OpClass::Pooling => maker.pool_grad(),
+        OpClass::Composite if kind == OpKind::DequantizeBlocks => maker.product(kind),
+        OpClass::Composite if kind == OpKind::Attention => maker.attention(),
+        OpClass::Composite if kind == OpKind::AttentionGrad => maker.attention_grad(),
+        OpClass::Composite if COMPOSITES.contains(&kind) => maker.composite(kind),
+        OpClass::Composite => return maker.of_case(kind),
+        OpClass::Collective | OpClass::Opaque => return None,
     })
 }
+
+/// The kinds of [`Maker::composite`].
+const COMPOSITES: &[OpKind] = &[
+    OpKind::Softmax,
+    OpKind::LogSumExp,
+    OpKind::Norm,
+    OpKind::Resize,
+    OpKind::Fft,
+    OpKind::Quantize,
+    OpKind::Dequantize,
+];
 
 struct Maker<'r>(&'r mut Random);
 
@@ -440,6 +427,22 @@ impl Maker<'_> {
                 (Op::Dequantize, tensors(&[x.with_dtype(dtype), scale, zero][..count]))
             }
         }
+    }
+
+    /// The op of one of the suite's cases, with some lengths of its operands replaced.
+    fn of_case(&mut self, kind: OpKind) -> Option<Call> {
+        let case = case_of(self.0, kind)?;
+        let wanted = case.operand_types().into_iter().map(|operand| match operand {
+            OperandKind::Scalar(scalar) => Wanted::Number(scalar),
+            OperandKind::Tensor(mut ty) => {
+                if ty.rank() > 0 && self.0.chance(30) {
+                    let axis = self.0.below(ty.rank());
+                    ty.shape[axis] = self.length();
+                }
+                Wanted::Tensor(ty)
+            }
+        });
+        Some((case.op.clone(), wanted.collect()))
     }
 
     fn attention_types(&mut self) -> (AttentionSpec, Vec<TensorType>) {

@@ -1,8 +1,8 @@
 //! An engine that counts live values.
 
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Op, OpClass, Operand, Operands, Result, Reuse, TensorData, TensorType, Traffic,
-    Value, Values,
+    BoxFuture, Caps, Engine, Fact, Op, OpClass, Operand, Operands, Result, Reuse, TensorData, TensorType,
+    Traffic, Value, Values,
 };
 use kiln_reference::Reference;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ fn touches(op: &Op, inputs: &Operands, results: &[TensorType]) -> usize {
     if op.is_view() {
         return 0;
     }
-    let is_write = op.info().class == OpClass::Indexing && op.info().reuse == Some(Reuse::First);
+    let is_write =
+        op.info().class == OpClass::Indexing && matches!(op.info().reuse, Fact::Fixed(Reuse::First));
     if is_write && inputs[0].value().is_some_and(Value::is_unique) {
         return 2 * inputs[1..].iter().map(elements).sum::<usize>();
     }

@@ -2,12 +2,14 @@
 //!
 //! Their values are defined by code in [`number`](crate::number).
 
-use super::{Linearity, Precision};
-use crate::{DType, Gradient, Saved};
+use super::fact::fact;
+use super::{Fact, Linearity, Precision};
+use crate::DType;
+use crate::vjp::{Gradient, Saved, SavedOf, saved};
 use serde::{Deserialize, Serialize};
 
 /// A row of a function table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct FunctionInfo {
     /// The name in messages and in the text form.
     pub name: &'static str,
@@ -15,8 +17,8 @@ pub struct FunctionInfo {
     pub domain: Domain,
     /// The kind of its gradient.
     pub gradient: Gradient,
-    /// The operands and results that the gradient rule reads; `None` if it depends on the operands.
-    pub saved: Option<Saved>,
+    /// The operands and results that the gradient rule reads.
+    pub saved: Fact<Saved, SavedOf>,
     /// The operands in which the result is linear.
     pub linearity: Linearity,
     /// The implementation effort.
@@ -83,11 +85,11 @@ pub enum Effort {
 const RULE: Gradient = Gradient::Rule;
 const CONSTANT: Gradient = Gradient::Constant;
 
-const NOTHING: Option<Saved> = Some(Saved::NONE);
-const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
-const AB: Option<Saved> = Some(Saved { inputs: 3, outputs: 0 });
-const Y: Option<Saved> = Some(Saved { inputs: 0, outputs: 1 });
-const AY: Option<Saved> = Some(Saved { inputs: 1, outputs: 1 });
+const NOTHING: Fact<Saved, SavedOf> = Fact::Fixed(Saved::NONE);
+const A: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 1, outputs: 0 });
+const AB: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 3, outputs: 0 });
+const Y: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 0, outputs: 1 });
+const AY: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 1, outputs: 1 });
 
 const NO: Linearity = Linearity::Nonlinear;
 const FLAT: Linearity = Linearity::Constant;
@@ -100,7 +102,7 @@ const WIDEST: Precision = Precision::Widest;
 
 macro_rules! functions {
     ($(#[$meta:meta])* $enum:ident { $($(#[$doc:meta])* $function:ident $name:literal $domain:ident $gradient:ident
-        $saved:ident $linearity:ident $effort:ident $additions:expr, $precision:ident;)* }) => {
+        $saved:tt $linearity:ident $effort:ident $additions:expr, $precision:ident;)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum $enum { $($(#[$doc])* $function,)* }
@@ -114,7 +116,7 @@ macro_rules! functions {
                 name: $name,
                 domain: Domain::$domain,
                 gradient: $gradient,
-                saved: $saved,
+                saved: fact!($saved),
                 linearity: $linearity,
                 effort: Effort::$effort,
                 additions: $additions,
@@ -197,33 +199,33 @@ functions! {
     Binary {
         // function, name, domain, gradient, saved, linearity, effort, additions, precision
         /// `a + b`.
-        Add   "add"   Number  RULE     NOTHING SUM      Arithmetic [1, 1], WIDEST;
+        Add   "add"   Number  RULE     NOTHING            SUM      Arithmetic [1, 1], WIDEST;
         /// `a - b`.
-        Sub   "sub"   Number  RULE     NOTHING SUM      Arithmetic [1, 1], WIDEST;
+        Sub   "sub"   Number  RULE     NOTHING            SUM      Arithmetic [1, 1], WIDEST;
         /// `a * b`.
-        Mul   "mul"   Number  RULE     None    BILINEAR Arithmetic [1, 1], WIDEST;
+        Mul   "mul"   Number  RULE     (saved::product)   BILINEAR Arithmetic [1, 1], WIDEST;
         /// `a / b`; integers truncate towards zero, and a zero divisor returns 0.
-        Div   "div"   Number  RULE     None    NO       Division   [3, 3], WIDEST;
+        Div   "div"   Number  RULE     (saved::quotient)  NO       Division   [3, 3], WIDEST;
         /// The remainder of the truncated division, with the sign of `a`; for integers, a zero divisor returns 0.
-        Rem   "rem"   Number  RULE     None    NO       Library    [60, 60], WIDEST;
+        Rem   "rem"   Number  RULE     (saved::remainder) NO       Library    [60, 60], WIDEST;
         /// `a` to the power `b`; integers wrap, and a negative exponent returns the truncated real result.
-        Pow   "pow"   Number  RULE     None    NO       Library    [60, 60], FULL;
+        Pow   "pow"   Number  RULE     (saved::power)     NO       Library    [60, 60], FULL;
         /// The minimum; NaN if either is NaN.
-        Min   "min"   Number  RULE     None    NO       Arithmetic [1, 1], WIDEST;
+        Min   "min"   Number  RULE     (saved::extreme)   NO       Arithmetic [1, 1], WIDEST;
         /// The maximum; NaN if either is NaN.
-        Max   "max"   Number  RULE     None    NO       Arithmetic [1, 1], WIDEST;
+        Max   "max"   Number  RULE     (saved::extreme)   NO       Arithmetic [1, 1], WIDEST;
         /// The angle of the point `(b, a)`, in radians; floats.
-        Atan2 "atan2" Float   RULE     AB      NO       Elementary [16, 16], WIDEST;
+        Atan2 "atan2" Float   RULE     AB                 NO       Elementary [16, 16], WIDEST;
         /// Logical (`bool`) or bitwise (integers) and.
-        And   "and"   Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
+        And   "and"   Bits    CONSTANT NOTHING            FLAT     Arithmetic [1, 1], WIDEST;
         /// Logical or bitwise or.
-        Or    "or"    Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
+        Or    "or"    Bits    CONSTANT NOTHING            FLAT     Arithmetic [1, 1], WIDEST;
         /// Logical or bitwise exclusive or.
-        Xor   "xor"   Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
+        Xor   "xor"   Bits    CONSTANT NOTHING            FLAT     Arithmetic [1, 1], WIDEST;
         /// `a << b`; integers. Shifting by the width or more (or by a negative amount) returns 0.
-        Shl   "shl"   Integer CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
+        Shl   "shl"   Integer CONSTANT NOTHING            FLAT     Arithmetic [1, 1], WIDEST;
         /// `a >> b`; integers, arithmetic for signed ones. By the width or more (or by a negative amount):
         /// the sign, 0 or -1.
-        Shr   "shr"   Integer CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
+        Shr   "shr"   Integer CONSTANT NOTHING            FLAT     Arithmetic [1, 1], WIDEST;
     }
 }

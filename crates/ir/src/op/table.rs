@@ -1,14 +1,17 @@
-//! The table of ops: one row for each kind, with the facts that do not depend on attributes.
+//! The table of ops: one row for each kind, with its facts. Where the attributes decide, a row names the function that
+//! reads them, which is in the file that reads the column.
 //!
-//! `None` in a column means that the attributes decide; one `match` in the file that reads the column then does.
 //! Gradients, expansions and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and
 //! [`infer`](mod@crate::infer).
 
-use super::{FunctionInfo, Op};
-use crate::{Gradient, Saved};
+use super::fact::fact;
+use super::{Fact, FunctionInfo, Op, precision};
+use crate::cost::{self, FlopsOf};
+use crate::reuse;
+use crate::vjp::{Gradient, Saved, SavedOf, gradient, linearity, saved};
 
 /// The properties of every op of a kind: a row of [`OPS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
     /// The kind that the row describes.
     pub kind: OpKind,
@@ -16,55 +19,57 @@ pub struct OpInfo {
     pub name: &'static str,
     /// The group of ops that it belongs to.
     pub class: OpClass,
-    /// The least and the greatest number of operands.
+    /// The least and the greatest number of operands; `None` if [`infer`](mod@crate::infer) decides by attributes.
     pub operands: Option<(u8, u8)>,
     /// The kind of its gradient.
-    pub gradient: Option<Gradient>,
+    pub gradient: Fact<Gradient>,
     /// The operands and results that the gradient rule reads.
-    pub saved: Option<Saved>,
+    pub saved: Fact<Saved, SavedOf>,
     /// The operands in which the results are linear.
-    pub linearity: Option<Linearity>,
+    pub linearity: Fact<Linearity>,
     /// The operands that a result of the same type may overwrite.
-    pub reuse: Option<Reuse>,
+    pub reuse: Fact<Reuse>,
     /// Arithmetic operations.
-    pub flops: Option<Flops>,
+    pub flops: Fact<Flops, FlopsOf>,
     /// Bytes read and written.
     pub traffic: Traffic,
     /// The precision under [mixed precision](Precision).
-    pub precision: Option<Precision>,
+    pub precision: Fact<Precision>,
     /// Its role in fused regions.
     pub role: Role,
     /// The attributes that depend on the lengths of tensors.
     pub lengths: Lengths,
     /// Further properties, as a union of constants such as [`CHEAP`].
-    pub properties: u8,
+    pub properties: u16,
 }
 
 impl OpInfo {
     /// Whether all these properties hold.
     #[inline]
-    pub const fn is(&self, properties: u8) -> bool {
+    pub const fn is(&self, properties: u16) -> bool {
         self.properties & properties == properties
     }
 }
 
 /// A property: memory-bound, so that recomputing the result costs little more than reading it.
-pub const CHEAP: u8 = 1;
+pub const CHEAP: u16 = 1;
 /// A property: has no expansion. The kinds with it are [`MINIMAL`](crate::MINIMAL).
-pub const PRIMITIVE: u8 = 2;
+pub const PRIMITIVE: u16 = 2;
 /// A property: the op may fail on operands without poison, because of an element out of range or a device error.
-pub const FAILS: u8 = 4;
+pub const FAILS: u16 = 4;
 /// A property: the op may fail because an index is out of range along its axis.
-pub const FAILS_BY_INDEX: u8 = 8;
+pub const FAILS_BY_INDEX: u16 = 8;
 /// A property: executes immediately, and is never recorded. The result shape of `NonZero` is known only after it has
 /// run, custom ops run user code, and collectives wait for other members.
-pub const IMMEDIATE: u8 = 16;
+pub const IMMEDIATE: u16 = 16;
 /// A property: runs even if an operand is poisoned, since poison does not propagate to all results.
-pub const STOPS_POISON: u8 = 32;
+pub const STOPS_POISON: u16 = 32;
 /// A property: every tensor operand or result has at least one axis.
-pub const NEEDS_AXIS: u8 = 64;
+pub const NEEDS_AXIS: u16 = 64;
 /// A property: a view that reorders or repeats the elements, and never drops any.
-pub const REARRANGES: u8 = 128;
+pub const REARRANGES: u16 = 128;
+/// A property: runs by its expansion on every engine that does not list it among its own kernels.
+pub const EXPANDS: u16 = 256;
 
 /// A group of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,45 +192,45 @@ pub enum Lengths {
     Other,
 }
 
-const RULE: Option<Gradient> = Some(Gradient::Rule);
-const EXPANSION: Option<Gradient> = Some(Gradient::Expansion);
-const CONSTANT: Option<Gradient> = Some(Gradient::Constant);
-const RECOVERED: Option<Gradient> =
-    Some(Gradient::Undefined("the result of a recovery has no gradient: detach the operands first"));
+const RULE: Fact<Gradient> = Fact::Fixed(Gradient::Rule);
+const EXPANSION: Fact<Gradient> = Fact::Fixed(Gradient::Expansion);
+const CONSTANT: Fact<Gradient> = Fact::Fixed(Gradient::Constant);
+const RECOVERED: Fact<Gradient> =
+    Fact::Fixed(Gradient::Undefined("the result of a recovery has no gradient: detach the operands first"));
 
-const NOTHING: Option<Saved> = Some(Saved::NONE);
-const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
-const B: Option<Saved> = Some(Saved { inputs: 2, outputs: 0 });
-const ALL_X: Option<Saved> = Some(Saved { inputs: u32::MAX, outputs: 0 });
-const Y: Option<Saved> = Some(Saved { inputs: 0, outputs: 1 });
-const AY: Option<Saved> = Some(Saved { inputs: 1, outputs: 1 });
-const ORDER: Option<Saved> = Some(Saved { inputs: 0, outputs: 2 });
-const SCALE_ZERO: Option<Saved> = Some(Saved { inputs: 0b101, outputs: 0 });
-const ATTENTION: Option<Saved> = Some(Saved { inputs: 0b1111, outputs: 0b11 });
+const NOTHING: Fact<Saved, SavedOf> = Fact::Fixed(Saved::NONE);
+const A: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 1, outputs: 0 });
+const B: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 2, outputs: 0 });
+const ALL_X: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: u32::MAX, outputs: 0 });
+const Y: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 0, outputs: 1 });
+const AY: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 1, outputs: 1 });
+const ORDER: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 0, outputs: 2 });
+const SCALE_ZERO: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 0b101, outputs: 0 });
+const ATTENTION: Fact<Saved, SavedOf> = Fact::Fixed(Saved { inputs: 0b1111, outputs: 0b11 });
 
-const NO: Option<Linearity> = Some(Linearity::Nonlinear);
-const FLAT: Option<Linearity> = Some(Linearity::Constant);
-const ALL: Option<Linearity> = Some(Linearity::Linear(u32::MAX));
-const FIRST: Option<Linearity> = Some(Linearity::Linear(0b1));
-const SECOND: Option<Linearity> = Some(Linearity::Linear(0b10));
-const BRANCHES: Option<Linearity> = Some(Linearity::Linear(0b110));
-const BILINEAR: Option<Linearity> = Some(Linearity::Bilinear);
+const NO: Fact<Linearity> = Fact::Fixed(Linearity::Nonlinear);
+const FLAT: Fact<Linearity> = Fact::Fixed(Linearity::Constant);
+const ALL: Fact<Linearity> = Fact::Fixed(Linearity::Linear(u32::MAX));
+const FIRST: Fact<Linearity> = Fact::Fixed(Linearity::Linear(0b1));
+const SECOND: Fact<Linearity> = Fact::Fixed(Linearity::Linear(0b10));
+const BRANCHES: Fact<Linearity> = Fact::Fixed(Linearity::Linear(0b110));
+const BILINEAR: Fact<Linearity> = Fact::Fixed(Linearity::Bilinear);
 
-const KEEP: Option<Reuse> = Some(Reuse::Never);
-const BASE: Option<Reuse> = Some(Reuse::First);
-const ANY: Option<Reuse> = Some(Reuse::Any);
+const KEEP: Fact<Reuse> = Fact::Fixed(Reuse::Never);
+const BASE: Fact<Reuse> = Fact::Fixed(Reuse::First);
+const ANY: Fact<Reuse> = Fact::Fixed(Reuse::Any);
 
-const ZERO: Option<Flops> = Some(Flops::PerResult(0));
-const Y1: Option<Flops> = Some(Flops::PerResult(1));
-const Y2: Option<Flops> = Some(Flops::PerResult(2));
-const Y5: Option<Flops> = Some(Flops::PerResult(5));
-const X1: Option<Flops> = Some(Flops::PerOperand(1));
-const X4: Option<Flops> = Some(Flops::PerOperand(4));
+const ZERO: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerResult(0));
+const Y1: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerResult(1));
+const Y2: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerResult(2));
+const Y5: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerResult(5));
+const X1: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerOperand(1));
+const X4: Fact<Flops, FlopsOf> = Fact::Fixed(Flops::PerOperand(4));
 
-const LOW: Option<Precision> = Some(Precision::Low);
-const FULL: Option<Precision> = Some(Precision::Full);
-const WIDEST: Option<Precision> = Some(Precision::Widest);
-const INSIDE: Option<Precision> = Some(Precision::Inside);
+const LOW: Fact<Precision> = Fact::Fixed(Precision::Low);
+const FULL: Fact<Precision> = Fact::Fixed(Precision::Full);
+const WIDEST: Fact<Precision> = Fact::Fixed(Precision::Widest);
+const INSIDE: Fact<Precision> = Fact::Fixed(Precision::Inside);
 
 const NULLARY: Option<(u8, u8)> = Some((0, 0));
 const ONE: Option<(u8, u8)> = Some((1, 1));
@@ -239,7 +244,7 @@ const SIX_OR_SEVEN: Option<(u8, u8)> = Some((6, 7));
 
 macro_rules! ops {
     ($($kind:ident $name:literal $class:ident $operands:ident, $properties:expr =>
-        $gradient:ident $saved:ident $linearity:ident $reuse:ident $flops:ident $traffic:ident $precision:ident
+        $gradient:tt $saved:tt $linearity:tt $reuse:tt $flops:tt $traffic:ident $precision:tt
         $role:ident $lengths:ident;)*) => {
         /// The variant of an [`Op`], without attributes: its row in [`OPS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -266,13 +271,13 @@ macro_rules! ops {
             name: $name,
             class: OpClass::$class,
             operands: $operands,
-            gradient: $gradient,
-            saved: $saved,
-            linearity: $linearity,
-            reuse: $reuse,
-            flops: $flops,
+            gradient: fact!($gradient),
+            saved: fact!($saved),
+            linearity: fact!($linearity),
+            reuse: fact!($reuse),
+            flops: fact!($flops),
             traffic: Traffic::$traffic,
-            precision: $precision,
+            precision: fact!($precision),
             role: Role::$role,
             lengths: Lengths::$lengths,
             properties: $properties,
@@ -290,17 +295,19 @@ ops! {
     Random        "random"         Creation     ONE, 0 =>
         CONSTANT  NOTHING    FLAT      KEEP  Y1    All     WIDEST    Alone    Other;
     Unary         "unary"          Elementwise  ONE, CHEAP | PRIMITIVE =>
-        None      None       None      ANY   Y1    All     None      Fusable  Independent;
+        (gradient::function) (saved::function) (linearity::function)
+            ANY Y1 All (precision::function) Fusable Independent;
     Binary        "binary"         Elementwise  TWO, CHEAP | PRIMITIVE =>
-        None      None       None      ANY   Y1    All     None      Fusable  Independent;
+        (gradient::function) (saved::function) (linearity::function)
+            ANY Y1 All (precision::function) Fusable Independent;
     Compare       "compare"        Elementwise  TWO, CHEAP | PRIMITIVE =>
         CONSTANT  NOTHING    FLAT      ANY   Y1    All     WIDEST    Fusable  Independent;
     Select        "select"         Elementwise  THREE, CHEAP | PRIMITIVE | STOPS_POISON =>
         RULE      A          BRANCHES  ANY   Y1    All     WIDEST    Fusable  Independent;
     Cast          "cast"           Elementwise  ONE, CHEAP | PRIMITIVE =>
-        None      NOTHING    ALL       ANY   Y1    All     WIDEST    Fusable  Independent;
+        (gradient::cast) NOTHING    ALL       ANY   Y1    All     WIDEST    Fusable  Independent;
     Bitcast       "bitcast"        View         ONE, CHEAP | PRIMITIVE =>
-        None      NOTHING    FLAT      KEEP  ZERO  Free    FULL      Fusable  Independent;
+        (gradient::bitcast) NOTHING    FLAT      KEEP  ZERO  Free    FULL      Fusable  Independent;
     Reshape       "reshape"        View         ONE, CHEAP | PRIMITIVE | REARRANGES =>
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     OfResult;
     Permute       "permute"        View         ONE, CHEAP | PRIMITIVE | REARRANGES =>
@@ -318,25 +325,29 @@ ops! {
     Copy          "copy"           Movement     ONE, CHEAP | PRIMITIVE =>
         RULE      NOTHING    ALL       ANY   ZERO  All     WIDEST    Fusable  Independent;
     Reduce        "reduce"         Reduction    ONE, PRIMITIVE =>
-        RULE      None       None      KEEP  X1    All     None      Fusable  Independent;
+        RULE      (saved::reduce) (linearity::reduction)
+            KEEP X1 All (precision::reduction) Fusable Independent;
     ArgReduce     "argreduce"      Reduction    ONE, NEEDS_AXIS =>
         CONSTANT  NOTHING    FLAT      KEEP  X1    All     WIDEST    Alone    Independent;
     Scan          "scan"           Reduction    ONE, NEEDS_AXIS =>
-        RULE      None       None      BASE  X1    All     None      Alone    Independent;
+        RULE      (saved::scan) (linearity::reduction)
+            BASE X1 All (precision::reduction) Alone Independent;
     Sort          "sort"           Sorting      ONE, NEEDS_AXIS =>
-        RULE      ORDER      NO        KEEP  None  All     WIDEST    Alone    Independent;
+        RULE      ORDER      NO        KEEP  (cost::sort) All     WIDEST    Alone    Independent;
     TopK          "topk"           Sorting      ONE, NEEDS_AXIS =>
-        RULE      ORDER      NO        KEEP  None  All     WIDEST    Alone    Other;
+        RULE      ORDER      NO        KEEP  (cost::sort) All     WIDEST    Alone    Other;
     Take          "take"           Indexing     TWO, FAILS_BY_INDEX =>
         RULE      B          FIRST     KEEP  ZERO  Picked  WIDEST    Alone    Independent;
     Gather        "gather"         Indexing     TWO, FAILS_BY_INDEX | NEEDS_AXIS =>
         RULE      B          FIRST     KEEP  ZERO  Picked  WIDEST    Fusable  Independent;
     Put           "put"            Indexing     THREE, FAILS_BY_INDEX =>
-        RULE      None       None      BASE  None  All     None      Alone    Independent;
+        RULE      (saved::put) (linearity::update)
+            BASE (cost::update) All (precision::update) Alone Independent;
     Scatter       "scatter"        Indexing     THREE, FAILS_BY_INDEX | NEEDS_AXIS =>
-        RULE      None       None      BASE  None  All     None      Fusable  Independent;
+        RULE      (saved::put) (linearity::update)
+            BASE (cost::update) All (precision::update) Fusable Independent;
     SliceUpdate   "slice_update"   Indexing     TWO, 0 =>
-        RULE      None       None      BASE  None  All     WIDEST    Alone    Other;
+        RULE      (saved::slice_update) (linearity::update) BASE  (cost::update) All     WIDEST    Alone    Other;
     NonZero       "nonzero"        Indexing     ONE, FAILS | IMMEDIATE | PRIMITIVE =>
         CONSTANT  NOTHING    FLAT      KEEP  X1    All     WIDEST    Alone    Independent;
     CheckIndex    "check_index"    Validity     ONE, FAILS =>
@@ -344,68 +355,46 @@ ops! {
     Recover       "recover"        Validity     None, FAILS | STOPS_POISON =>
         RECOVERED NOTHING    FLAT      KEEP  ZERO  Free    WIDEST    Alone    Independent;
     MatMul        "matmul"         Contraction  TWO, NEEDS_AXIS =>
-        RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Independent;
+        RULE      (saved::product) BILINEAR  KEEP  (cost::matmul) All     LOW       Anchor   Independent;
     MatMulFloat8  "matmul_float8"  Contraction  FOUR, FAILS | NEEDS_AXIS =>
-        EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
+        EXPANSION ALL_X      NO        KEEP  (cost::matmul) All     LOW       Alone    Independent;
     MatMulBlocks  "matmul_blocks"  Contraction  TWO, NEEDS_AXIS =>
-        RULE      B          FIRST     KEEP  None  All     LOW       Alone    Independent;
+        RULE      B          FIRST     KEEP  (cost::matmul) All     LOW       Alone    Independent;
     Conv          "conv"           Contraction  TWO, NEEDS_AXIS =>
-        RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Other;
+        RULE      (saved::product) BILINEAR  KEEP  (cost::conv) All     LOW       Anchor   Other;
     Pool          "pool"           Pooling      ONE, NEEDS_AXIS =>
-        RULE      None       None      KEEP  None  All     WIDEST    Alone    Other;
+        RULE      (saved::pool) (linearity::pool) KEEP  (cost::pool) All     WIDEST    Alone    Other;
     PoolGrad      "pool_grad"      Pooling      None, NEEDS_AXIS =>
-        RULE      None       FIRST     KEEP  None  All     WIDEST    Alone    Other;
+        RULE      (saved::pool) FIRST     KEEP  (cost::pool) All     WIDEST    Alone    Other;
     Softmax       "softmax"        Composite    ONE, NEEDS_AXIS =>
         RULE      Y          NO        BASE  Y5    All     FULL      Fusable  Independent;
-    LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS =>
+    LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS | EXPANDS =>
         RULE      AY         NO        KEEP  X4    All     FULL      Alone    Independent;
     Norm          "norm"           Composite    ONE_TO_THREE, NEEDS_AXIS =>
-        RULE      None       NO        BASE  None  All     FULL      Fusable  Independent;
+        RULE      (saved::norm) NO        BASE  (cost::norm) All     FULL      Fusable  Independent;
     Attention     "attention"      Composite    THREE_OR_FOUR, NEEDS_AXIS =>
-        RULE      ATTENTION  NO        KEEP  None  All     LOW       Alone    Independent;
+        RULE      ATTENTION  NO        KEEP  (cost::attention) All     LOW       Alone    Independent;
     AttentionGrad "attention_grad" Composite    SIX_OR_SEVEN, NEEDS_AXIS =>
-        EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
+        EXPANSION ALL_X      NO        KEEP  (cost::attention_grad) All     LOW       Alone    Independent;
     Resize        "resize"         Composite    ONE, NEEDS_AXIS =>
-        EXPANSION NOTHING    ALL       KEEP  None  All     WIDEST    Alone    Other;
+        EXPANSION NOTHING    ALL       KEEP  (cost::resize) All     WIDEST    Alone    Other;
     Fft           "fft"            Composite    None, NEEDS_AXIS =>
-        RULE      NOTHING    ALL       KEEP  None  All     FULL      Alone    Independent;
+        RULE      NOTHING    ALL       KEEP  (cost::fft) All     FULL      Alone    Independent;
     Quantize      "quantize"       Composite    TWO_OR_THREE, 0 =>
-        CONSTANT  NOTHING    FLAT      KEEP  None  All     FULL      Alone    Independent;
+        CONSTANT  NOTHING    FLAT      KEEP  (cost::quantize) All     FULL      Alone    Independent;
     Dequantize    "dequantize"     Composite    TWO_OR_THREE, CHEAP =>
-        RULE      SCALE_ZERO SECOND    KEEP  None  All     WIDEST    Alone    Independent;
-    DequantizeBlocks "dequantize_blocks" Composite ONE, CHEAP | NEEDS_AXIS =>
+        RULE      SCALE_ZERO SECOND    KEEP  (cost::dequantize) All     WIDEST    Alone    Independent;
+    DequantizeBlocks "dequantize_blocks" Composite    ONE, CHEAP | NEEDS_AXIS =>
         CONSTANT  NOTHING    FLAT      KEEP  Y2    All     FULL      Alone    Independent;
     Collective    "collective"     Collective   None, FAILS | IMMEDIATE | PRIMITIVE =>
-        None      None       None      None  None  All     FULL      Alone    Independent;
+        (gradient::collective) (saved::collective) (linearity::collective)
+            (reuse::collective) (cost::collective) All FULL Alone Independent;
     Custom        "custom"         Opaque       None, FAILS | IMMEDIATE =>
-        RULE      None       NO        KEEP  ZERO  All     None      Alone    Independent;
+        RULE      (saved::custom) NO        KEEP  ZERO  All     (precision::custom) Alone    Independent;
     Fused         "fused"          Opaque       None, FAILS =>
-        EXPANSION ALL_X      NO        KEEP  None  All     INSIDE    Alone    Other;
+        EXPANSION ALL_X      NO        KEEP  (cost::program) All     INSIDE    Alone    Other;
     Loop          "loop"           Opaque       None, FAILS =>
-        RULE      None       NO        KEEP  None  All     INSIDE    Alone    Other;
-}
-
-/// The kinds that are [`PRIMITIVE`].
-pub(crate) const PRIMITIVES: [OpKind; count(PRIMITIVE)] = {
-    let mut kinds = [OpKind::Full; count(PRIMITIVE)];
-    let (mut i, mut found) = (0, 0);
-    while i < OPS.len() {
-        if OPS[i].is(PRIMITIVE) {
-            kinds[found] = OPS[i].kind;
-            found += 1;
-        }
-        i += 1;
-    }
-    kinds
-};
-
-const fn count(properties: u8) -> usize {
-    let (mut i, mut count) = (0, 0);
-    while i < OPS.len() {
-        count += OPS[i].is(properties) as usize;
-        i += 1;
-    }
-    count
+        RULE      (saved::looped) NO        KEEP  (cost::program) All     INSIDE    Alone    Other;
 }
 
 // Checks that each row is at the index of its kind.
@@ -435,7 +424,7 @@ impl Op {
 
     /// Whether the kind has all these [properties](OpInfo::properties).
     #[inline]
-    pub fn is(&self, properties: u8) -> bool {
+    pub fn is(&self, properties: u16) -> bool {
         self.info().is(properties)
     }
 
@@ -461,17 +450,6 @@ impl Op {
     #[inline]
     pub fn is_elementwise(&self) -> bool {
         self.info().class == OpClass::Elementwise
-    }
-
-    /// The value of a column of the table.
-    ///
-    /// # Panics
-    /// When the row leaves it to attributes. A match over those kinds must come first.
-    #[inline]
-    pub fn row<T>(&self, column: impl FnOnce(&OpInfo) -> Option<T>) -> T {
-        column(self.info()).unwrap_or_else(|| {
-            panic!("[{}] the attributes decide this column; add a match before it", self.info().name)
-        })
     }
 
     /// Whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is data, and
@@ -509,12 +487,15 @@ mod tests {
     #[test]
     fn linearity_and_gradient_columns_agree() {
         for row in &OPS {
-            let is_constant = row.gradient.is_some_and(|gradient| gradient == Gradient::Constant);
-            assert!(!is_constant || row.linearity == Some(Linearity::Constant), "{row:?}");
+            let is_constant = matches!(row.gradient, Fact::Fixed(Gradient::Constant));
+            assert!(!is_constant || matches!(row.linearity, Fact::Fixed(Linearity::Constant)), "{row:?}");
         }
         for row in Unary::TABLE.iter().chain(Binary::TABLE) {
             assert!(row.gradient != Gradient::Constant || row.linearity == Linearity::Constant, "{row:?}");
-            assert!(row.linearity != Linearity::Constant || row.saved == Some(Saved::NONE), "{row:?}");
+            assert!(
+                row.linearity != Linearity::Constant || matches!(row.saved, Fact::Fixed(Saved::NONE)),
+                "{row:?}"
+            );
         }
     }
 

@@ -230,10 +230,8 @@ pub(super) fn in_cpp(function: Unary, x: &str, dtype: DType) -> String {
 
 /// The expression in WGSL.
 pub(super) fn in_wgsl(function: Unary, x: &str, dtype: DType) -> String {
-    if dtype == DType::F64 {
-        return wgsl::unary64(function, x);
-    }
     match FUNCTIONS[function as usize].wgsl {
+        Call(_) if dtype == DType::F64 => wgsl::unary64(function, x),
         Call(name) => format!("{name}({x})"),
         Text(text) => text(x, dtype),
     }

@@ -2,7 +2,7 @@
 
 use super::{FLOATS, LARGE, SHAPES};
 use crate::case::{Case, Fill, Grad, Input, number, tensor};
-use kiln_ir::{Binary, Comparison, DType, Op, Scalar, Unary};
+use kiln_ir::{Binary, Comparison, DType, Effort, Gradient, Linearity, Op, Scalar, Unary};
 
 /// A shape that likely pairs all edge values with each other.
 const CORNERS: &[usize] = &[13, 79];
@@ -31,73 +31,49 @@ fn unary_of(function: Unary, dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// The domains for differentiation and for evaluation of a function.
+/// Functions with their domains for differentiation and for evaluation.
+const DOMAINS: [(&[Unary], Fill, Fill); 9] = [
+    (&[Unary::Neg, Unary::Not], Fill::Normal, Fill::Bits),
+    (&[Unary::Sqrt, Unary::Rsqrt, Unary::Ln], Fill::Positive, Fill::Uniform(0.0, 1e6)),
+    (&[Unary::Log1p], Fill::Positive, Fill::Uniform(-1.0, 3.0)),
+    (&[Unary::Recip, Unary::Abs, Unary::Sign], Fill::Away, Fill::Uniform(-1e4, 1e4)),
+    (&[Unary::Tan], Fill::Uniform(-1.0, 1.0), Fill::Uniform(-50.0, 50.0)),
+    (
+        &[Unary::Floor, Unary::Ceil, Unary::Round, Unary::Trunc],
+        Fill::Uniform(0.1, 0.4),
+        Fill::Uniform(-1e4, 1e4),
+    ),
+    (&[Unary::Exp, Unary::Expm1], Fill::Normal, Fill::Uniform(-120.0, 120.0)),
+    (&[Unary::Sin, Unary::Cos], Fill::Normal, Fill::Uniform(-1e4, 1e4)),
+    (&[Unary::Erfcx], Fill::Normal, Fill::Uniform(-8.0, 40.0)),
+];
+
 fn unary_domain(function: Unary) -> (Fill, Fill) {
-    match function {
-        Unary::Sqrt | Unary::Rsqrt | Unary::Ln => (Fill::Positive, Fill::Uniform(0.0, 1e6)),
-        Unary::Log1p => (Fill::Positive, Fill::Uniform(-1.0, 3.0)),
-        Unary::Recip | Unary::Abs | Unary::Sign => (Fill::Away, Fill::Uniform(-1e4, 1e4)),
-        Unary::Tan => (Fill::Uniform(-1.0, 1.0), Fill::Uniform(-50.0, 50.0)),
-        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
-            (Fill::Uniform(0.1, 0.4), Fill::Uniform(-1e4, 1e4))
-        }
-        Unary::Exp | Unary::Expm1 => (Fill::Normal, Fill::Uniform(-120.0, 120.0)),
-        Unary::Sin | Unary::Cos => (Fill::Normal, Fill::Uniform(-1e4, 1e4)),
-        Unary::Tanh | Unary::Erf | Unary::Atan => (Fill::Normal, Fill::Uniform(-12.0, 12.0)),
-        Unary::Erfcx => (Fill::Normal, Fill::Uniform(-8.0, 40.0)),
-        Unary::Neg | Unary::Not => (Fill::Normal, Fill::Bits),
-    }
+    let listed = DOMAINS.iter().find(|(functions, ..)| functions.contains(&function));
+    listed.map_or((Fill::Normal, Fill::Uniform(-12.0, 12.0)), |(_, smooth, wide)| (*smooth, *wide))
 }
 
 fn unary_grad(function: Unary) -> Grad {
-    match function {
-        Unary::Neg
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Erfcx => Grad::Smooth,
-        Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
-            Grad::Piecewise
-        }
-        Unary::Not => Grad::None("has no float operands"),
+    let info = function.info();
+    if info.gradient == Gradient::Constant {
+        Grad::None("has no float operands")
+    } else if info.linearity == Linearity::Constant || function == Unary::Abs {
+        Grad::Piecewise
+    } else {
+        Grad::Smooth
     }
 }
 
 fn unary_tolerance(case: Case, function: Unary) -> Case {
-    match function {
-        Unary::Neg
-        | Unary::Abs
-        | Unary::Sign
-        | Unary::Recip
-        | Unary::Sqrt
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => case,
-        Unary::Rsqrt => case.near(2.0, 0.0),
+    if function == Unary::Rsqrt {
+        case.near(2.0, 0.0)
+    } else if function == Unary::Tan {
         // Near a pole, the result is sensitive to the last bit of the operand.
-        Unary::Tan => case.near(16.0, 2.0),
-        Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Erfcx => case.near(4.0, 1.0),
+        case.near(16.0, 2.0)
+    } else if function.info().effort < Effort::Elementary {
+        case
+    } else {
+        case.near(4.0, 1.0)
     }
 }
 
@@ -148,21 +124,12 @@ const NO_POWER: Grad = Grad::None("a power of 0 or a negative number is not smoo
 
 /// Differentiability of a function of an operand with itself: none at ties and at jumps of the remainder.
 fn same_grad(function: Binary) -> Grad {
-    match function {
-        Binary::Rem => Grad::None("the remainder jumps where both are equal"),
-        Binary::Pow => NO_POWER,
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Min
-        | Binary::Max
-        | Binary::Atan2
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => binary_grad(function),
+    if function == Binary::Rem {
+        Grad::None("the remainder jumps where both are equal")
+    } else if function == Binary::Pow {
+        NO_POWER
+    } else {
+        binary_grad(function)
     }
 }
 
@@ -206,21 +173,12 @@ fn binary_grad(function: Binary) -> Grad {
 }
 
 fn binary_tolerance(case: Case, function: Binary) -> Case {
-    match function {
-        Binary::Pow => case.near(16.0, 0.0),
-        Binary::Atan2 => case.near(4.0, 1.0),
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Rem
-        | Binary::Min
-        | Binary::Max
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor
-        | Binary::Shl
-        | Binary::Shr => case,
+    if function == Binary::Pow {
+        case.near(16.0, 0.0)
+    } else if function == Binary::Atan2 {
+        case.near(4.0, 1.0)
+    } else {
+        case
     }
 }
 

@@ -198,49 +198,23 @@ fn two(a: Operand, b: Operand) -> Operands {
     Operands::from_buf_and_len([a, b, Operand::Scalar(Scalar::Bool(false))], 2)
 }
 
-macro_rules! functions {
-    ($($(#[$attribute:meta])* $method:ident $function:ident;)*) => {
-        impl AnyTensor {$(
-            #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
-            $(#[$attribute])*
-            #[inline]
-            pub fn $method(self) -> Result<AnyTensor> {
-                self.unary(Unary::$function)
-            }
-        )*}
-    };
-}
-
-functions! {
-    abs Abs;
-    sign Sign;
-    #[doc(alias = "reciprocal")]
-    recip Recip;
-    sqrt Sqrt;
-    rsqrt Rsqrt;
-    exp Exp;
-    expm1 Expm1;
-    log Ln;
-    log1p Log1p;
-    sin Sin;
-    cos Cos;
-    tan Tan;
-    tanh Tanh;
-    #[doc(alias = "arctan")]
-    atan Atan;
-    erf Erf;
-    erfcx Erfcx;
-    floor Floor;
-    ceil Ceil;
-    round Round;
-    trunc Trunc;
-}
-
 #[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
 impl AnyTensor {
     /// Computes `-x`. See [`Tensor::neg`](crate::Tensor::neg).
     pub fn neg(self) -> Result<AnyTensor> {
         self.unary(Unary::Neg)
+    }
+
+    /// Computes the absolute value. See [`Tensor::abs`](crate::Tensor::abs).
+    #[inline]
+    pub fn abs(self) -> Result<AnyTensor> {
+        self.unary(Unary::Abs)
+    }
+
+    /// Computes the sign: -1, 0 or 1. See [`Tensor::sign`](crate::Tensor::sign).
+    #[inline]
+    pub fn sign(self) -> Result<AnyTensor> {
+        self.unary(Unary::Sign)
     }
 
     /// Computes the square, `x * x`. See [`Tensor::square`](crate::Tensor::square).

@@ -7,34 +7,13 @@
 
 use alloc::format;
 use alloc::string::String;
-use kiln_ir::{DType, Unary};
+use kiln_ir::Unary;
 
-/// The expression of a function of an `f64`.
+/// The call of a function of an `f64`, of WGSL or of [`FUNCTIONS`].
 pub(in crate::print) fn unary(function: Unary, x: &str) -> String {
-    match function {
-        Unary::Neg => super::neg(x, DType::F64),
-        Unary::Abs => super::abs(x, DType::F64),
-        Unary::Sign => super::sign(x, DType::F64),
-        Unary::Recip => super::recip(x, DType::F64),
-        Unary::Rsqrt => super::rsqrt(x, DType::F64),
-        Unary::Not => super::not(x, DType::F64),
-        Unary::Sqrt => format!("kiln_sqrt_f64({x})"),
-        Unary::Floor => format!("floor({x})"),
-        Unary::Ceil => format!("ceil({x})"),
-        Unary::Trunc => format!("trunc({x})"),
-        Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Erfcx
-        | Unary::Round => format!("kiln_{}_f64({x})", function.info().name),
-    }
+    const OF_WGSL: [Unary; 3] = [Unary::Floor, Unary::Ceil, Unary::Trunc];
+    let name = function.name();
+    if OF_WGSL.contains(&function) { format!("{name}({x})") } else { format!("kiln_{name}_f64({x})") }
 }
 
 /// Names and definitions, each before its users.
