@@ -146,16 +146,6 @@ const COMPOSITE: &[Insertion] = &[
         text: "        | Op::{Name} { .. }\n",
     },
     Insertion {
-        file: "crates/ir/src/text/build.rs",
-        before: "            \"softmax\" => Ok(",
-        text: "            \"{name}\" => Ok(Op::{Name} { axis: self.axis()? }),\n",
-    },
-    Insertion {
-        file: "crates/ir/src/text/describe.rs",
-        before: "        Op::Norm { axes, epsilon, kind: _ } =>",
-        text: "        Op::{Name} { axis } => [(\"axis\", int(*axis))].into(),\n",
-    },
-    Insertion {
         file: "crates/vmap/src/rules.rs",
         before: "        | Op::Norm { .. }\n        | Op::Attention(_)\n",
         text: "        | Op::{Name} { .. }\n",
