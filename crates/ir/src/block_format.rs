@@ -6,84 +6,50 @@
 mod decode;
 mod encode;
 
-/// The format of a block of quantised weights.
-///
-/// ```
-/// use kiln_ir::BlockFormat;
-///
-/// let format = BlockFormat::Q4_1;
-/// assert_eq!((format.len(), format.bytes()), (32, 20));
-/// assert_eq!(BlockFormat::from_name("q4_1"), Some(format));
-/// ```
-#[allow(non_camel_case_types, reason = "the names of the formats")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BlockFormat {
-    /// 32 signed 4-bit integers and a scale: 4.5 bits an element.
-    Q4_0,
-    /// 32 unsigned 4-bit integers, a scale and a minimum: 5 bits an element.
-    Q4_1,
-    /// 32 signed 5-bit integers and a scale: 5.5 bits an element.
-    Q5_0,
-    /// 32 unsigned 5-bit integers, a scale and a minimum: 6 bits an element.
-    Q5_1,
-    /// 32 signed bytes and a scale: 8.5 bits an element.
-    Q8_0,
-    /// 256 2-bit integers in 16 groups with 4-bit scales and minima: 2.625 bits an element.
-    Q2_K,
-    /// 256 3-bit integers in 16 groups with 6-bit scales: 3.4375 bits an element.
-    Q3_K,
-    /// 256 4-bit integers in 8 groups with 6-bit scales and minima: 4.5 bits an element.
-    Q4_K,
-    /// 256 5-bit integers in 8 groups with 6-bit scales and minima: 5.5 bits an element.
-    Q5_K,
-    /// 256 6-bit integers in 16 groups with 8-bit scales: 6.5625 bits an element.
-    Q6_K,
-    /// 256 signed bytes, a scale in `f32` and sums of 16 elements: 9.125 bits an element.
-    Q8_K,
-    /// 32 indices into a table of 16 values, and a scale: 4.5 bits an element.
-    IQ4_NL,
-    /// 256 indices into that table, in 8 groups with 6-bit scales: 4.25 bits an element.
-    IQ4_XS,
+use crate::op::variant_names;
+
+variant_names! {
+    /// The format of a block of quantised weights.
+    ///
+    /// ```
+    /// use kiln_ir::BlockFormat;
+    ///
+    /// let format = BlockFormat::Q4_1;
+    /// assert_eq!((format.len(), format.bytes()), (32, 20));
+    /// assert_eq!(BlockFormat::from_name("q4_1"), Some(format));
+    /// ```
+    #[allow(non_camel_case_types, reason = "the names of the formats")]
+    BlockFormat {
+        /// 32 signed 4-bit integers and a scale: 4.5 bits an element.
+        Q4_0 = "q4_0",
+        /// 32 unsigned 4-bit integers, a scale and a minimum: 5 bits an element.
+        Q4_1 = "q4_1",
+        /// 32 signed 5-bit integers and a scale: 5.5 bits an element.
+        Q5_0 = "q5_0",
+        /// 32 unsigned 5-bit integers, a scale and a minimum: 6 bits an element.
+        Q5_1 = "q5_1",
+        /// 32 signed bytes and a scale: 8.5 bits an element.
+        Q8_0 = "q8_0",
+        /// 256 2-bit integers in 16 groups with 4-bit scales and minima: 2.625 bits an element.
+        Q2_K = "q2_k",
+        /// 256 3-bit integers in 16 groups with 6-bit scales: 3.4375 bits an element.
+        Q3_K = "q3_k",
+        /// 256 4-bit integers in 8 groups with 6-bit scales and minima: 4.5 bits an element.
+        Q4_K = "q4_k",
+        /// 256 5-bit integers in 8 groups with 6-bit scales and minima: 5.5 bits an element.
+        Q5_K = "q5_k",
+        /// 256 6-bit integers in 16 groups with 8-bit scales: 6.5625 bits an element.
+        Q6_K = "q6_k",
+        /// 256 signed bytes, a scale in `f32` and sums of 16 elements: 9.125 bits an element.
+        Q8_K = "q8_k",
+        /// 32 indices into a table of 16 values, and a scale: 4.5 bits an element.
+        IQ4_NL = "iq4_nl",
+        /// 256 indices into that table, in 8 groups with 6-bit scales: 4.25 bits an element.
+        IQ4_XS = "iq4_xs",
+    }
 }
 
 impl BlockFormat {
-    /// All formats, in declaration order.
-    pub const ALL: &'static [BlockFormat] = &[
-        BlockFormat::Q4_0,
-        BlockFormat::Q4_1,
-        BlockFormat::Q5_0,
-        BlockFormat::Q5_1,
-        BlockFormat::Q8_0,
-        BlockFormat::Q2_K,
-        BlockFormat::Q3_K,
-        BlockFormat::Q4_K,
-        BlockFormat::Q5_K,
-        BlockFormat::Q6_K,
-        BlockFormat::Q8_K,
-        BlockFormat::IQ4_NL,
-        BlockFormat::IQ4_XS,
-    ];
-
-    /// The name used in messages and in the text form: `q4_0`, `q4_k`, `iq4_nl` and so on.
-    pub const fn name(self) -> &'static str {
-        match self {
-            BlockFormat::Q4_0 => "q4_0",
-            BlockFormat::Q4_1 => "q4_1",
-            BlockFormat::Q5_0 => "q5_0",
-            BlockFormat::Q5_1 => "q5_1",
-            BlockFormat::Q8_0 => "q8_0",
-            BlockFormat::Q2_K => "q2_k",
-            BlockFormat::Q3_K => "q3_k",
-            BlockFormat::Q4_K => "q4_k",
-            BlockFormat::Q5_K => "q5_k",
-            BlockFormat::Q6_K => "q6_k",
-            BlockFormat::Q8_K => "q8_k",
-            BlockFormat::IQ4_NL => "iq4_nl",
-            BlockFormat::IQ4_XS => "iq4_xs",
-        }
-    }
-
     /// Parses a format [`name`](BlockFormat::name), in lower or upper case.
     pub fn from_name(name: &str) -> Option<BlockFormat> {
         BlockFormat::ALL.iter().copied().find(|format| format.name().eq_ignore_ascii_case(name))

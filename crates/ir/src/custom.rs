@@ -300,15 +300,22 @@ impl Hash for Custom {
     }
 }
 
+/// The serde form of a custom op.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    name: String,
+    attributes: String,
+}
+
 impl Serialize for Custom {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.name(), self.attributes()).serialize(serializer)
+        Parts { name: self.name().into(), attributes: self.attributes() }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Custom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Custom, D::Error> {
-        let (name, attributes) = <(String, String)>::deserialize(deserializer)?;
+        let Parts { name, attributes } = Parts::deserialize(deserializer)?;
         Custom::from_parts(&name, &attributes).map_err(serde::de::Error::custom)
     }
 }

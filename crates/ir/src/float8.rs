@@ -3,45 +3,30 @@
 //! The two formats are those of [Micikevicius et al. 2022](https://arxiv.org/abs/2209.05433), and of PyTorch's `float8_e4m3fn`
 //! and `float8_e5m2`.
 
+use crate::op::named_enum;
 use crate::{Binary, Comparison, DType, Op, Scalar, Var};
 
-/// The format of an 8-bit float: the widths of exponent and fraction.
-///
-/// ```
-/// use kiln_ir::Float8;
-///
-/// assert_eq!(Float8::E4M3.encode(0.3), 0x2a);
-/// assert_eq!(Float8::E4M3.decode(0x2a), 0.3125);
-/// assert_eq!(Float8::E4M3.greatest(), 448.0);
-/// assert_eq!(Float8::E4M3.decode(Float8::E4M3.encode(1e6)), 448.0);
-/// assert_eq!(Float8::E5M2.decode(Float8::E5M2.encode(1e6)), f32::INFINITY);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Float8 {
-    /// 4 bits of exponent and 3 of fraction: up to 448, down to 2⁻⁹, no infinities. For weights and activations.
-    E4M3,
-    /// 5 bits of exponent and 2 of fraction: up to 57,344, down to 2⁻¹⁶, with infinities. For gradients.
-    E5M2,
+named_enum! {
+    /// The format of an 8-bit float: the widths of exponent and fraction.
+    ///
+    /// ```
+    /// use kiln_ir::Float8;
+    ///
+    /// assert_eq!(Float8::E4M3.encode(0.3), 0x2a);
+    /// assert_eq!(Float8::E4M3.decode(0x2a), 0.3125);
+    /// assert_eq!(Float8::E4M3.greatest(), 448.0);
+    /// assert_eq!(Float8::E4M3.decode(Float8::E4M3.encode(1e6)), 448.0);
+    /// assert_eq!(Float8::E5M2.decode(Float8::E5M2.encode(1e6)), f32::INFINITY);
+    /// ```
+    Float8 {
+        /// 4 bits of exponent and 3 of fraction: up to 448, down to 2⁻⁹, no infinities. For weights and activations.
+        E4M3 = "e4m3",
+        /// 5 bits of exponent and 2 of fraction: up to 57,344, down to 2⁻¹⁶, with infinities. For gradients.
+        E5M2 = "e5m2",
+    }
 }
 
 impl Float8 {
-    /// Both, in declaration order.
-    pub const ALL: &'static [Float8] = &[Float8::E4M3, Float8::E5M2];
-
-    /// The name used in messages and in the text form: `e4m3` or `e5m2`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Float8::E4M3 => "e4m3",
-            Float8::E5M2 => "e5m2",
-        }
-    }
-
-    /// Parses a format [`name`](Float8::name).
-    pub fn from_name(name: &str) -> Option<Float8> {
-        Float8::ALL.iter().copied().find(|format| format.name() == name)
-    }
-
     /// The greatest finite value.
     pub const fn greatest(self) -> f32 {
         match self {

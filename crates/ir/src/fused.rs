@@ -1,5 +1,6 @@
 //! Fused regions: a program that runs as one op, with the pattern that the fusion planner found in it.
 
+use crate::op::named_enum;
 use crate::{
     Binary, DType, Error, Instruction, Op, OpSet, Program, ProgramOperand, REARRANGES, Result, Scalar,
     TensorType, Unary,
@@ -114,6 +115,7 @@ impl<'de> Deserialize<'de> for FusedOp {
 
 /// The pattern of a fused region, for engines that have a kernel for it. Slots are those of the region's [`Program`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// No particular pattern: one compiled loop, or an anchor op with elementwise ops around it.
     #[default]
@@ -121,6 +123,7 @@ pub enum Pattern {
     /// A matmul with a bias, an activation, or both.
     Epilogue(Epilogue),
     /// A matmul whose right factor is dequantized.
+    #[serde(rename = "quantized_matmul")]
     QuantizedMatMul(QuantizedMatMul),
 }
 
@@ -165,30 +168,13 @@ pub struct QuantizedMatMul {
     pub zero: Option<usize>,
 }
 
-/// An activation function of a matmul's epilogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Activation {
-    /// `max(x, 0)`; NaN for NaN.
-    Relu,
-    /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
-    Gelu,
-}
-
-impl Activation {
-    /// All activations.
-    pub const ALL: &'static [Activation] = &[Activation::Relu, Activation::Gelu];
-
-    /// The name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Activation::Relu => "relu",
-            Activation::Gelu => "gelu",
-        }
-    }
-
-    /// Parses an activation name.
-    pub fn from_name(name: &str) -> Option<Activation> {
-        Activation::ALL.iter().copied().find(|activation| activation.name() == name)
+named_enum! {
+    /// An activation function of a matmul's epilogue.
+    Activation {
+        /// `max(x, 0)`; NaN for NaN.
+        Relu = "relu",
+        /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
+        Gelu = "gelu",
     }
 }
 

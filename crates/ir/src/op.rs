@@ -32,6 +32,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Inference, gradient rules, expansions and batching rules are one exhaustive `match` over this enum each, so that adding
 /// an op makes the compiler list every place that must decide. Its facts are a row of [`OPS`].
+///
+/// The serde form is that of messages (`kiln-remote`), and the source of the [text form](crate::text): an attribute is
+/// printed under its serde name, in the order of declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
     // Creation.
@@ -40,6 +43,7 @@ pub enum Op {
     /// `() -> y`: each element is its own index along `axis`, as a number of the dtype (not `bool`).
     Iota {
         /// The type of the result.
+        #[serde(rename = "type")]
         ty: TensorType,
         /// The axis that counts.
         axis: usize,
@@ -48,6 +52,7 @@ pub enum Op {
     /// every engine. See [`philox`](crate::philox) for the generator and the counter layout.
     Random {
         /// The type of the result.
+        #[serde(rename = "type")]
         ty: TensorType,
         /// The distribution of the numbers.
         distribution: RandomKind,
@@ -222,10 +227,11 @@ pub enum Op {
     /// bits are stored in `u8` tensors: `y = (a b) scale_a scale_b`. Scales are rank-0 `f32` tensors. Accumulation and
     /// scaling are in `f32`. Bits have no gradient, scales have one.
     MatMulFloat8 {
-        /// The formats of `a` and `b`.
-        formats: [Float8; 2],
         /// The dtype of the result: `f32`, `f16` or `bf16`.
         dtype: DType,
+        /// The formats of `a` and `b`.
+        #[serde(with = "sides")]
+        formats: [Float8; 2],
     },
     /// `(x, w) -> y`: matmul with the transpose of a weight in quantized blocks, `[.., m, k] x [n, bytes] -> [.., m, n]`:
     /// `y = x · dequantize(w)ᵀ`, in the dtype of `x`. `w` is `u8`; a row consists of whole blocks of `k` elements.
@@ -305,12 +311,12 @@ pub enum Op {
     /// `(re, im) -> (re, im)`, `(x) -> (re, im)` or `(re, im) -> (x)`: the discrete Fourier transform along `axis`, without a
     /// scaling factor: `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any number of points.
     Fft {
-        /// Complex to complex, real to half a spectrum, or half a spectrum to real.
-        kind: FftKind,
         /// The transformed axis.
         axis: usize,
         /// Whether the exponent is positive.
         inverse: bool,
+        /// Complex to complex, real to half a spectrum, or half a spectrum to real.
+        kind: FftKind,
     },
     /// `(x, scale)` or `(x, scale, zero) -> q`: `clamp(round(x / scale) + zero)` in the range of `dtype`, ties to even.
     /// The lengths of scale and zero divide those of `x`: each entry applies to a block. Zero has the result's dtype.
@@ -323,10 +329,10 @@ pub enum Op {
     /// `(blocks) -> x`: the elements of quantized blocks, `u8 [.., bytes] -> [.., elements]`. A row consists of whole
     /// blocks. Elements are decoded in `f32` ([`BlockFormat::decode`]), and rounded to the dtype.
     DequantizeBlocks {
-        /// The format of the blocks.
-        format: BlockFormat,
         /// The dtype of the result: a float.
         dtype: DType,
+        /// The format of the blocks.
+        format: BlockFormat,
     },
 
     // Extensions.
@@ -340,6 +346,27 @@ pub enum Op {
     /// carried values are those of the step before, and it reads one slice of each scanned tensor along axis 0. See
     /// [`LoopOp`].
     Loop(LoopOp),
+}
+
+/// The serde form of the formats of two operands.
+mod sides {
+    use crate::Float8;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Sides {
+        left: Float8,
+        right: Float8,
+    }
+
+    pub(super) fn serialize<S: Serializer>(sides: &[Float8; 2], serializer: S) -> Result<S::Ok, S::Error> {
+        let [left, right] = *sides;
+        Sides { left, right }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[Float8; 2], D::Error> {
+        Sides::deserialize(deserializer).map(|sides| [sides.left, sides.right])
+    }
 }
 
 impl Op {

@@ -136,7 +136,8 @@ impl Scalar {
         }
     }
 
-    fn bits(self) -> (u8, u64) {
+    /// The index of the variant, and the bits of the number.
+    pub(crate) fn bits(self) -> (u8, u64) {
         match self {
             Scalar::Float(x) => (0, x.to_bits()),
             Scalar::Int(x) => (1, x as u64),

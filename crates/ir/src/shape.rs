@@ -222,15 +222,20 @@ impl FromIterator<usize> for Shape {
 
 impl Serialize for Shape {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (**self).serialize(serializer)
+        serializer.serialize_newtype_struct("shape", &**self)
     }
 }
 
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
-        let lengths = Vec::<usize>::deserialize(deserializer)?;
+        #[derive(Deserialize)]
+        #[serde(rename = "shape")]
+        struct Lengths(Vec<usize>);
+
+        let Lengths(lengths) = Lengths::deserialize(deserializer)?;
         if lengths.len() > MAX_RANK {
-            return Err(D::Error::custom("a shape has more axes than a tensor may have"));
+            let wanted = alloc::format!("a list of at most {MAX_RANK} lengths");
+            return Err(D::Error::invalid_length(lengths.len(), &wanted.as_str()));
         }
         Ok(Shape::new(&lengths))
     }
@@ -238,6 +243,7 @@ impl<'de> Deserialize<'de> for Shape {
 
 /// The type of a tensor: its shape and the type of its elements. Displays as `f32[2, 3]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename = "type")]
 pub struct TensorType {
     /// The lengths of the axes.
     pub shape: Shape,

@@ -9,7 +9,9 @@
 //! }
 //! ```
 //!
-//! Each line defines slots with their types, and names an op ([`Op::name`]), its operands and its attributes. Literals:
+//! Each line defines slots with their types, and names an op ([`Op::name`]), its operands and its attributes. These are
+//! the fields of the serde form of [`Op`], also those of nested structs and enums, without the attribute that the name
+//! contains. Ranges and padding are one list for each of their fields. Literals:
 //! `1.0`, `1e-5`, `inf` and `nan` are floats, `1` is an integer, `5u` an unsigned one. An attribute that repeats the
 //! type of the first result is omitted: the type of [`Op::Full`], [`Op::Iota`] and [`Op::Random`], the shape of
 //! [`Op::Reshape`] and [`Op::Broadcast`], the dtype of [`Op::Cast`], [`Op::Bitcast`] and [`Op::Quantize`]. A custom op
@@ -22,8 +24,10 @@
 mod attribute;
 mod build;
 mod describe;
+mod exceptions;
 pub mod lexer;
 mod parser;
+mod value;
 
 use crate::{Error, Instruction, Op, Program, ProgramOperand, Result, TensorType};
 use attribute::indented;
@@ -69,7 +73,7 @@ impl fmt::Display for Program {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(describe::word(self))?;
-        attribute::write_attributes(f, &describe::attributes(self, None), 0)
+        attribute::write_attributes(f, &describe::attributes(self, None)?, 0)
     }
 }
 
@@ -102,7 +106,7 @@ fn write_instruction(
     f.write_str(if instruction.results.is_empty() { "= " } else { " = " })?;
     f.write_str(describe::word(&instruction.op))?;
     write_operands(f, &instruction.operands)?;
-    let attributes = describe::attributes(&instruction.op, instruction.results.first());
+    let attributes = describe::attributes(&instruction.op, instruction.results.first())?;
     attribute::write_attributes(f, &attributes, depth + 1)
 }
 

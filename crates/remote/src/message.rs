@@ -20,7 +20,7 @@ use std::hash::Hasher;
 pub const MAGIC: [u8; 4] = *b"KILN";
 
 /// The version of the protocol.
-pub const PROTOCOL: u16 = 3;
+pub const PROTOCOL: u16 = 4;
 
 /// The most steps of a [`Template`].
 pub const MAX_STEPS: usize = 4096;

@@ -1,9 +1,11 @@
 //! The attributes of ops.
 
 use crate::{Binary, DType, MAX_RANK, Real, TensorType};
+use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A list of axes, stored inline.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -91,25 +93,33 @@ impl fmt::Debug for Axes {
 
 impl Serialize for Axes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_vec().serialize(serializer)
+        serializer.serialize_newtype_struct("axes", &self.to_vec())
     }
 }
 
 impl<'de> Deserialize<'de> for Axes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Axes, D::Error> {
-        let axes = Vec::<usize>::deserialize(deserializer)?;
+        #[derive(Deserialize)]
+        #[serde(rename = "axes")]
+        struct List(Vec<usize>);
+
+        let List(axes) = List::deserialize(deserializer)?;
         if axes.len() > MAX_RANK || axes.iter().any(|&axis| axis >= MAX_RANK) {
-            return Err(D::Error::custom("more axes than a tensor may have"));
+            let wanted = format!("a list of at most {MAX_RANK} axes below it");
+            return Err(D::Error::invalid_value(Unexpected::Seq, &wanted.as_str()));
         }
         Ok(Axes::new(&axes))
     }
 }
 
-macro_rules! named_enum {
+/// An enum whose variants have names: those of messages, of the text form and of serde.
+macro_rules! variant_names {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+        )]
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum $name { $($(#[$doc])* $variant,)* }
+        pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)* }
 
         impl $name {
             /// Every variant, in declaration order.
@@ -119,14 +129,24 @@ macro_rules! named_enum {
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
+        }
+    };
+}
+pub(crate) use variant_names;
 
+macro_rules! named_enum {
+    ($(#[$meta:meta])* $name:ident $variants:tt) => {
+        $crate::op::variant_names! { $(#[$meta])* $name $variants }
+
+        impl $name {
             /// Parses a [`name`](Self::name).
             pub fn from_name(name: &str) -> Option<$name> {
-                match name { $($text => Some($name::$variant),)* _ => None }
+                $name::ALL.iter().copied().find(|variant| variant.name() == name)
             }
         }
     };
 }
+pub(crate) use named_enum;
 
 named_enum! {
     /// A comparison. With NaN every comparison but `Ne` is false; `false < true`.
@@ -144,6 +164,7 @@ named_enum! {
 
 named_enum! {
     /// The reduction operator. For numbers; `Min` and `Max` also for `bool` (all and any).
+    #[serde(rename = "reduction")]
     Reduction {
         /// Sum; identity 0. Integers wrap.
         Sum = "sum",
@@ -415,6 +436,7 @@ pub enum CollectiveKind {
         /// Distinguishes messages between the same two members.
         tag: u32,
         /// The type of the received tensor.
+        #[serde(rename = "type")]
         ty: TensorType,
     },
 }

@@ -115,8 +115,6 @@ pub enum PoolKind {
 /// type stores the overhang of each axis, which depends on lengths. [`Pooling::spec`] computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolSpec {
-    /// The pooling function.
-    pub kind: PoolKind,
     /// Elements per window.
     pub window: Vec<usize>,
     /// Distance between neighbouring windows. At least 1.
@@ -128,6 +126,8 @@ pub struct PoolSpec {
     pub overhang: Vec<usize>,
     /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
     pub dilation: Vec<usize>,
+    /// The pooling function.
+    pub kind: PoolKind,
 }
 
 impl PoolSpec {

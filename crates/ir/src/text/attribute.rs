@@ -2,32 +2,56 @@
 
 use super::lexer::write_scalar;
 use super::write_program;
-use crate::{Program, Scalar, TensorType};
+use crate::{Program, Scalar, Shape, TensorType};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 /// The value of an attribute.
-#[derive(Clone, Debug)]
-pub(super) enum Attribute {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Attribute<'t> {
     /// A number or a boolean.
     Number(Scalar),
     /// A name: a dtype or a mode.
-    Word(String),
+    Word(&'t str),
     /// A quoted string.
     Text(String),
-    /// The type of a tensor.
-    Type(TensorType),
+    /// The type of a tensor: its lengths and its dtype.
+    Type(Vec<Attribute<'t>>),
     /// A list in brackets.
-    List(Vec<Attribute>),
+    List(Vec<Attribute<'t>>),
     /// A program.
     Program(Arc<Program>),
 }
 
+impl<'t> Attribute<'t> {
+    /// The entries of a list.
+    pub(super) fn list(self) -> Option<Vec<Attribute<'t>>> {
+        if let Attribute::List(list) = self { Some(list) } else { None }
+    }
+
+    /// An entry of a list.
+    pub(super) fn entry(&self, place: usize) -> Option<Attribute<'t>> {
+        if let Attribute::List(list) = self { list.get(place).cloned() } else { None }
+    }
+}
+
+impl From<&TensorType> for Attribute<'_> {
+    fn from(ty: &TensorType) -> Self {
+        Attribute::Type([Attribute::from(&ty.shape), Attribute::Word(ty.dtype.name())].into())
+    }
+}
+
+impl From<&Shape> for Attribute<'_> {
+    fn from(shape: &Shape) -> Self {
+        Attribute::List(shape.iter().map(|&length| Attribute::Number(Scalar::from(length))).collect())
+    }
+}
+
 pub(super) fn write_attributes(
     f: &mut fmt::Formatter<'_>,
-    attributes: &[(&'static str, Attribute)],
+    attributes: &[(&'static str, Attribute<'_>)],
     depth: usize,
 ) -> fmt::Result {
     if attributes.is_empty() {
@@ -40,12 +64,12 @@ pub(super) fn write_attributes(
     f.write_str("}")
 }
 
-fn write_attribute(f: &mut fmt::Formatter<'_>, value: &Attribute, depth: usize) -> fmt::Result {
+fn write_attribute(f: &mut fmt::Formatter<'_>, value: &Attribute<'_>, depth: usize) -> fmt::Result {
     match value {
         Attribute::Number(scalar) => write_scalar(f, *scalar),
         Attribute::Word(word) => f.write_str(word),
         Attribute::Text(text) => write_text(f, text),
-        Attribute::Type(ty) => write!(f, "{ty}"),
+        Attribute::Type(parts) => parts.iter().rev().try_for_each(|part| write_attribute(f, part, depth)),
         Attribute::List(list) => {
             f.write_str("[")?;
             for (i, value) in list.iter().enumerate() {

@@ -1,260 +1,240 @@
-//! Printing of ops: from an op to its name and attributes.
+//! Printing of ops: a serializer that turns the serde form of an op into attributes.
 
 use super::attribute::Attribute;
-use crate::{
-    Axes, BlockFormat, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, LoopAttributes,
-    Op, PadAxis, Pattern, PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType,
-    UpdateMode,
-};
-use alloc::string::{String, ToString};
+use super::exceptions::{columns, implied, in_name};
+use crate::{Op, Scalar, TensorType};
 use alloc::vec::Vec;
+use core::fmt::Error;
+use serde::ser::{
+    Impossible, Serialize, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, Serializer,
+};
 
-type List = Vec<(&'static str, Attribute)>;
+type Result<T = ()> = core::result::Result<T, Error>;
+type Attributes = Vec<(&'static str, Attribute<'static>)>;
 
 /// The op's name in text.
 pub(super) fn word(op: &Op) -> &str {
-    if let Op::Custom(_) = op { "custom" } else { op.name() }
+    if let Op::Custom(_) = op { op.info().name } else { op.name() }
 }
 
-/// The attributes of an op, except the ones that `result`, the type of the first result, repeats.
-pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
-    let ty = |ty: &TensorType| unless(result == Some(ty), "type", || Attribute::Type(*ty));
-    let shape = |shape: &Shape| unless(result.is_some_and(|r| r.shape == *shape), "shape", || list(shape));
-    let dtype = |dtype: &DType| unless(result.is_some_and(|r| r.dtype == *dtype), "dtype", || name(dtype));
-    match op {
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Copy
-        | Op::MatMul
-        | Op::Dequantize => List::new(),
-        Op::Full(t) => ty(t),
-        Op::Iota { ty: t, axis } => with(ty(t), [("axis", int(*axis))]),
-        Op::Random { ty: t, distribution: _ } => ty(t),
-        Op::Cast(d) | Op::Bitcast(d) | Op::Quantize { dtype: d } => dtype(d),
-        Op::MatMulFloat8 { formats: [left, right], dtype: d } => {
-            let format = |format: &Float8| Attribute::Word(format.name().into());
-            with(dtype(d), [("left", format(left)), ("right", format(right))])
+/// The attributes of an op, except those that are [implied] by the type of the first result.
+pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> Result<Attributes> {
+    let mut form = Form { named: in_name(op.kind()), ..Form::default() };
+    if let Op::Fused(fused) = op {
+        form.attributes.push(("program", Attribute::Program(fused.shared().clone())));
+        form.add("pattern", fused.pattern())?;
+    } else if let Op::Loop(looped) = op {
+        form.add("attributes", &looped.attributes())?;
+        form.attributes.push(("body", Attribute::Program(looped.shared().clone())));
+    } else {
+        form = op.serialize(form)?;
+    }
+    form.attributes.retain(|(key, value)| implied(key, result).as_ref() != Some(value));
+    Ok(form.attributes)
+}
+
+/// A serialized value. The empty one is the serializer.
+#[derive(Default)]
+struct Form {
+    /// The attribute that the name of the op contains.
+    named: &'static str,
+    /// The serde name of the type, if it has one: the key of a value that is in no field.
+    ty: &'static str,
+    /// The value, unless it is a struct or absent. The variant of an enum.
+    value: Option<Attribute<'static>>,
+    /// The fields, or the entries of a list, without keys.
+    attributes: Attributes,
+}
+
+impl Form {
+    fn serialized<T: Serialize + ?Sized>(&self, value: &T) -> Result<Form> {
+        value.serialize(Form { named: self.named, ..Form::default() })
+    }
+
+    fn of(self, value: Attribute<'static>) -> Result<Form> {
+        Ok(Form { value: Some(value), attributes: Vec::new(), ..self })
+    }
+
+    fn list(self) -> Result<Form> {
+        let list = Attribute::List(self.values());
+        Form::default().of(list)
+    }
+
+    fn fields(self) -> Result<Form> {
+        if self.ty != "type" {
+            return Ok(self);
         }
-        Op::MatMulBlocks { format } => [("format", block_format(*format))].into(),
-        Op::DequantizeBlocks { format, dtype: d } => with(dtype(d), [("format", block_format(*format))]),
-        Op::Reshape(s) | Op::Broadcast(s) => shape(s),
-        Op::Permute(a) => [("axes", axes(a))].into(),
-        Op::Slice(slices) => slice(slices),
-        Op::Pad(pads) => pad(pads),
-        Op::Concat { axis } | Op::Take { axis } | Op::Gather { axis } => [("axis", int(*axis))].into(),
-        Op::Windows { axis, size, step, dilation } => {
-            [("axis", *axis), ("size", *size), ("step", *step), ("dilation", *dilation)]
-                .map(|(key, n)| (key, int(n)))
-                .into()
+        Form { ty: self.ty, ..Form::default() }.of(Attribute::Type(self.values()))
+    }
+
+    fn values(self) -> Vec<Attribute<'static>> {
+        self.attributes.into_iter().map(|(_, value)| value).collect()
+    }
+
+    fn add<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result {
+        let form = self.serialized(value)?;
+        self.merge(key, form);
+        Ok(())
+    }
+
+    fn add_entry<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        let mut form = self.serialized(value)?;
+        let entry = form.value.take().unwrap_or_else(|| Attribute::List(form.values()));
+        self.attributes.push(("", entry));
+        Ok(())
+    }
+
+    /// Adds a value, and its fields as attributes of the op.
+    fn merge(&mut self, key: &'static str, form: Form) {
+        match (columns(key), form.value) {
+            (Some(columns), Some(Attribute::List(rows))) => {
+                for (place, (key, default)) in columns.iter().enumerate() {
+                    let column: Vec<_> = rows.iter().filter_map(|row| row.entry(place)).collect();
+                    let default = default.map(|number| Attribute::Number(Scalar::Int(number)));
+                    if default.is_none_or(|default| column.iter().any(|entry| *entry != default)) {
+                        self.attributes.push((key, Attribute::List(column)));
+                    }
+                }
+            }
+            (_, Some(value)) if key != self.named => self.attributes.push((key, value)),
+            (_, Some(_) | None) => {}
         }
-        Op::Reduce { axes: a, reduction: _ } => [("axes", axes(a))].into(),
-        Op::ArgReduce { axis, index, extremum: _ } => [("axis", int(*axis)), ("index", name(index))].into(),
-        Op::Scan { axis, reverse, exclusive, reduction: _ } => {
-            [("axis", int(*axis)), ("reverse", flag(*reverse)), ("exclusive", flag(*exclusive))].into()
-        }
-        Op::Sort { axis, descending, index } => {
-            [("axis", int(*axis)), ("descending", flag(*descending)), ("index", name(index))].into()
-        }
-        Op::TopK { axis, k, largest, index } => {
-            [("axis", int(*axis)), ("k", int(*k)), ("largest", flag(*largest)), ("index", name(index))].into()
-        }
-        Op::Put { axis, mode: m } | Op::Scatter { axis, mode: m } => [("axis", int(*axis)), mode(*m)].into(),
-        Op::SliceUpdate { slices, mode: m } => with(slice(slices), [mode(*m)]),
-        Op::NonZero { index } => [("index", name(index))].into(),
-        Op::CheckIndex { length, user } => {
-            [("length", int(*length)), ("user", Attribute::Word(user.name().into()))].into()
-        }
-        Op::Recover { watched } => [("watched", int(*watched))].into(),
-        Op::Conv { spec, pass } => conv(spec, pass),
-        Op::Pool(spec) => pool(spec),
-        Op::PoolGrad { spec, size } => with(pool(spec), [("size", list(size))]),
-        Op::Softmax { axis, log: _ } => [("axis", int(*axis))].into(),
-        Op::LogSumExp { axis } => [("axis", int(*axis))].into(),
-        Op::Norm { axes, epsilon, kind: _ } => [("axes", int(*axes)), ("epsilon", real(epsilon.0))].into(),
-        Op::Attention(spec) | Op::AttentionGrad(spec) => {
-            let causal = spec.causal.map(|n| ("causal", Attribute::Number(Scalar::Int(n))));
-            with([("scale", real(spec.scale.0))].into(), causal)
-        }
-        Op::Resize { mode, size, align_corners } => [
-            ("mode", Attribute::Word(mode.name().into())),
-            ("size", list(size)),
-            ("align_corners", flag(*align_corners)),
-        ]
-        .into(),
-        Op::Fft { kind, axis, inverse } => {
-            let points = match kind {
-                FftKind::Complex | FftKind::FromReal => None,
-                FftKind::ToReal { points } => Some(("points", int(*points))),
-            };
-            with([("axis", int(*axis)), ("inverse", flag(*inverse))].into(), points)
-        }
-        Op::Collective(c) => {
-            let group = Attribute::Number(unsigned(c.group));
-            with(
-                collective(&c.kind, result),
-                [("group", group), ("rank", int(c.rank)), ("size", int(c.size))],
-            )
-        }
-        Op::Custom(op) => {
-            let text = op.attributes();
-            let attributes = (!text.is_empty()).then_some(("attributes", Attribute::Text(text)));
-            with([("name", Attribute::Text(String::from(op.name())))].into(), attributes)
-        }
-        Op::Loop(looped) => {
-            let LoopAttributes { carried, scanned, steps, reverse } = looped.attributes();
-            [
-                ("carried", int(carried)),
-                ("scanned", int(scanned)),
-                ("steps", int(steps)),
-                ("reverse", flag(reverse)),
-                ("body", Attribute::Program(looped.shared().clone())),
-            ]
-            .into()
-        }
-        Op::Fused(fused) => {
-            with([("program", Attribute::Program(fused.shared().clone()))].into(), pattern(fused.pattern()))
-        }
+        self.attributes.extend(form.attributes);
     }
 }
 
-fn unless(repeated: bool, key: &'static str, value: impl FnOnce() -> Attribute) -> List {
-    if repeated { List::new() } else { [(key, value())].into() }
-}
-
-fn with(mut list: List, more: impl IntoIterator<Item = (&'static str, Attribute)>) -> List {
-    list.extend(more);
-    list
-}
-
-fn block_format(format: BlockFormat) -> Attribute {
-    Attribute::Word(format.name().into())
-}
-
-fn int(n: usize) -> Attribute {
-    Attribute::Number(unsigned(n as u64))
-}
-
-/// Small numbers are printed as plain integers.
-fn unsigned(n: u64) -> Scalar {
-    i64::try_from(n).map_or(Scalar::UInt(n), Scalar::Int)
-}
-
-fn real(x: f64) -> Attribute {
-    Attribute::Number(Scalar::Float(x))
-}
-
-fn flag(x: bool) -> Attribute {
-    Attribute::Number(Scalar::Bool(x))
-}
-
-fn name(dtype: &DType) -> Attribute {
-    Attribute::Word(dtype.to_string())
-}
-
-fn mode(mode: UpdateMode) -> (&'static str, Attribute) {
-    ("mode", Attribute::Word(mode.name().into()))
-}
-
-fn list(numbers: &[usize]) -> Attribute {
-    Attribute::List(numbers.iter().map(|&n| int(n)).collect())
-}
-
-fn axes(axes: &Axes) -> Attribute {
-    list(&axes.to_vec())
-}
-
-fn slice(slices: &[SliceAxis]) -> List {
-    let column = |get: fn(&SliceAxis) -> usize| list(&slices.iter().map(get).collect::<Vec<_>>());
-    let steps = || {
-        let step = |slice: &SliceAxis| Attribute::Number(Scalar::Int(slice.step as i64));
-        Attribute::List(slices.iter().map(step).collect())
-    };
-    let list = [("start", column(|s| s.start)), ("len", column(|s| s.len))].into();
-    with(list, unless(slices.iter().all(|slice| slice.step == 1), "step", steps))
-}
-
-fn pad(pads: &[PadAxis]) -> List {
-    let column = |get: fn(&PadAxis) -> usize| list(&pads.iter().map(get).collect::<Vec<_>>());
-    let list = [("low", column(|pad| pad.low)), ("high", column(|pad| pad.high))].into();
-    let plain = pads.iter().all(|pad| pad.interior == 0);
-    with(list, unless(plain, "interior", || column(|pad| pad.interior)))
-}
-
-fn padding(padding: &[(usize, usize)]) -> Attribute {
-    Attribute::List(padding.iter().map(|&(low, high)| list(&[low, high])).collect())
-}
-
-fn conv(spec: &ConvSpec, pass: &ConvPass) -> List {
-    let size = match pass {
-        ConvPass::Forward => None,
-        ConvPass::Input { size } | ConvPass::Weight { size } => Some(("size", list(size))),
-    };
-    let attributes = [
-        ("stride", list(&spec.stride)),
-        ("padding", padding(&spec.padding)),
-        ("dilation", list(&spec.dilation)),
-        ("groups", int(spec.groups)),
-    ];
-    with(attributes.into(), size)
-}
-
-fn pool(spec: &PoolSpec) -> List {
-    let included = match spec.kind {
-        PoolKind::Max => None,
-        PoolKind::Average { include_padding } => Some(("include_padding", flag(include_padding))),
-    };
-    let attributes = [
-        ("window", list(&spec.window)),
-        ("stride", list(&spec.stride)),
-        ("padding", padding(&spec.padding)),
-        ("overhang", list(&spec.overhang)),
-        ("dilation", list(&spec.dilation)),
-    ];
-    with(attributes.into(), included)
-}
-
-fn pattern(pattern: &Pattern) -> List {
-    let parts = match pattern {
-        Pattern::Loop => return List::new(),
-        Pattern::Epilogue(Epilogue { product, factors, bias, activation, numbers }) => {
-            let bias = bias.map(|bias| ("bias", int(bias)));
-            let activation =
-                activation.map(|activation| ("activation", Attribute::Word(activation.name().into())));
-            let number = |&(input, number): &(usize, Scalar)| {
-                Attribute::List([int(input), Attribute::Number(number)].into())
-            };
-            let listed = || Attribute::List(numbers.iter().map(number).collect());
-            let parts = [("product", int(*product)), ("factors", list(factors))];
-            let parts = with(with(parts.into(), bias), activation);
-            with(parts, unless(numbers.is_empty(), "numbers", listed))
+macro_rules! numbers {
+    ($($serialize:ident $number:ty,)*) => {$(
+        fn $serialize(self, number: $number) -> Result<Form> {
+            self.of(Attribute::Number(Scalar::from(number)))
         }
-        Pattern::QuantizedMatMul(QuantizedMatMul { product, x, dequantized, values, scale, zero }) => {
-            let parts = [
-                ("product", *product),
-                ("x", *x),
-                ("dequantized", *dequantized),
-                ("values", *values),
-                ("scale", *scale),
-            ];
-            with(parts.map(|(key, slot)| (key, int(slot))).into(), zero.map(|zero| ("zero", int(zero))))
-        }
-    };
-    with([("pattern", Attribute::Word(pattern.name().into()))].into(), parts)
+    )*};
 }
 
-fn collective(kind: &CollectiveKind, result: Option<&TensorType>) -> List {
-    let word = |reduction: &crate::Reduction| ("reduction", Attribute::Word(reduction.name().into()));
-    match kind {
-        CollectiveKind::AllReduce(reduction) => [word(reduction)].into(),
-        CollectiveKind::AllGather { axis } => [("axis", int(*axis))].into(),
-        CollectiveKind::ReduceScatter { reduction, axis } => [word(reduction), ("axis", int(*axis))].into(),
-        CollectiveKind::Broadcast { root } => [("root", int(*root))].into(),
-        CollectiveKind::Send { to, tag } => [("to", int(*to)), ("tag", int(*tag as usize))].into(),
-        CollectiveKind::Recv { from, tag, ty } => {
-            let list = [("from", int(*from)), ("tag", int(*tag as usize))].into();
-            with(list, unless(result == Some(ty), "type", || Attribute::Type(*ty)))
+macro_rules! unused {
+    ($($serialize:ident($($argument:ty),*) -> $form:ty;)*) => {$(
+        fn $serialize(self, $(_: $argument),*) -> Result<$form> {
+            Err(Error)
+        }
+    )*};
+}
+
+impl Serializer for Form {
+    type Ok = Form;
+    type Error = Error;
+    type SerializeSeq = Form;
+    type SerializeTuple = Form;
+    type SerializeTupleStruct = Impossible<Form, Error>;
+    type SerializeTupleVariant = Impossible<Form, Error>;
+    type SerializeMap = Impossible<Form, Error>;
+    type SerializeStruct = Form;
+    type SerializeStructVariant = Form;
+
+    numbers! {
+        serialize_bool bool, serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64,
+        serialize_u8 u8, serialize_u16 u16, serialize_u32 u32, serialize_f32 f32, serialize_f64 f64,
+    }
+
+    unused! {
+        serialize_char(char) -> Form;
+        serialize_bytes(&[u8]) -> Form;
+        serialize_unit() -> Form;
+        serialize_unit_struct(&'static str) -> Form;
+        serialize_tuple_struct(&'static str, usize) -> Self::SerializeTupleStruct;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> Self::SerializeTupleVariant;
+        serialize_map(Option<usize>) -> Self::SerializeMap;
+    }
+
+    /// Small numbers are printed as plain integers.
+    fn serialize_u64(self, number: u64) -> Result<Form> {
+        self.of(Attribute::Number(i64::try_from(number).map_or(Scalar::UInt(number), Scalar::Int)))
+    }
+
+    fn serialize_str(self, text: &str) -> Result<Form> {
+        self.of(Attribute::Text(text.into()))
+    }
+
+    fn serialize_none(self) -> Result<Form> {
+        Ok(self)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Form> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit_variant(self, ty: &'static str, _: u32, variant: &'static str) -> Result<Form> {
+        Form { ty, ..self }.of(Attribute::Word(variant))
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, ty: &'static str, value: &T) -> Result<Form> {
+        Ok(Form { ty, ..value.serialize(self)? })
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        ty: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<Form> {
+        let held = self.serialized(value)?;
+        match held.value {
+            Some(Attribute::Number(number)) if variant == "uint" => {
+                self.of(Attribute::Number(Scalar::UInt(number.to_u64())))
+            }
+            Some(value @ Attribute::Number(_)) if ty == "Scalar" => self.of(value),
+            value => {
+                let mut form = Form { ty, value: Some(Attribute::Word(variant)), ..self };
+                let key = if held.ty.is_empty() { variant } else { held.ty };
+                form.merge(key, Form { value, ..held });
+                Ok(form)
+            }
         }
     }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Form> {
+        Ok(self)
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Form> {
+        Ok(self)
+    }
+
+    fn serialize_struct(self, ty: &'static str, _: usize) -> Result<Form> {
+        Ok(Form { ty, ..self })
+    }
+
+    fn serialize_struct_variant(
+        self,
+        ty: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Form> {
+        Form { ty, ..self }.of(Attribute::Word(variant))
+    }
+}
+
+macro_rules! compound {
+    ($($trait:ident $serialize:ident($($key:ident: $text:ty)?) $add:ident $end:ident;)*) => {$(
+        impl $trait for Form {
+            type Ok = Form;
+            type Error = Error;
+
+            fn $serialize<T: Serialize + ?Sized>(&mut self, $($key: $text,)? value: &T) -> Result {
+                self.$add($($key,)? value)
+            }
+
+            fn end(self) -> Result<Form> {
+                self.$end()
+            }
+        }
+    )*};
+}
+
+compound! {
+    SerializeSeq serialize_element() add_entry list;
+    SerializeTuple serialize_element() add_entry list;
+    SerializeStruct serialize_field(key: &'static str) add fields;
+    SerializeStructVariant serialize_field(key: &'static str) add fields;
 }

@@ -71,7 +71,7 @@ impl<'t> Parser<'t> {
         let operands = self.operands(slots)?;
         let attributes = self.attributes()?;
         let result = results.first().map(|definition| definition.ty);
-        let op = build(ParsedOp { name, place, result, attributes })?;
+        let op = build(&ParsedOp { name, place, result, attributes })?;
         Ok(Instruction { op, operands, results: define(slots, results)? })
     }
 
@@ -135,8 +135,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute, Position)>> {
-        let mut list: Vec<(&'t str, Attribute, Position)> = Vec::new();
+    fn attributes(&mut self) -> Result<Vec<(&'t str, Attribute<'t>, Position)>> {
+        let mut list: Vec<(&'t str, Attribute<'t>, Position)> = Vec::new();
         if !self.tokens.accept('{')? {
             return Ok(list);
         }
@@ -161,7 +161,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn attribute(&mut self) -> Result<Attribute> {
+    fn attribute(&mut self) -> Result<Attribute<'t>> {
         let attribute = match &self.tokens.token {
             Token::Mark('[') => return self.list(),
             Token::Word("program") => return Ok(Attribute::Program(self.program()?.into())),
@@ -169,10 +169,8 @@ impl<'t> Parser<'t> {
                 let word = *word;
                 self.tokens.advance()?;
                 return match (DType::from_name(word), &self.tokens.token) {
-                    (Some(dtype), Token::Mark('[')) => Ok(Attribute::Type(self.tensor_type(dtype)?)),
-                    _ => {
-                        Ok(word_scalar(word).map_or_else(|| Attribute::Word(word.into()), Attribute::Number))
-                    }
+                    (Some(dtype), Token::Mark('[')) => Ok(Attribute::from(&self.tensor_type(dtype)?)),
+                    _ => Ok(word_scalar(word).map_or(Attribute::Word(word), Attribute::Number)),
                 };
             }
             Token::Number(scalar) => Attribute::Number(*scalar),
@@ -183,7 +181,7 @@ impl<'t> Parser<'t> {
         Ok(attribute)
     }
 
-    fn list(&mut self) -> Result<Attribute> {
+    fn list(&mut self) -> Result<Attribute<'t>> {
         self.deeper()?;
         self.tokens.mark('[')?;
         let mut list = Vec::new();
