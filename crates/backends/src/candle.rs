@@ -1,17 +1,16 @@
 //! The backend over candle-core.
 
+use crate::cpu::with_kernels;
 use crate::device::{Device, DeviceInfo, Driver};
 use crate::{FloatElement, IntElement};
 use alloc::format;
 use alloc::string::ToString;
-use alloc::sync::Arc;
 use alloc::vec;
 #[cfg(any(feature = "candle-cuda", feature = "candle-metal"))]
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 pub use kiln_candle::CandleDevice;
-use kiln_candle::Missing;
-use kiln_ir::{Engine, Expand};
+use kiln_ir::or_unavailable;
 use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
 
 /// Tensors of candle-core: ops run one by one by candle's kernels, and those that candle lacks on the host or in simpler ops. The
@@ -43,21 +42,13 @@ impl<F: FloatElement, I: IntElement> Backend for Candle<F, I> {
     type BoolElem = bool;
 
     fn stack(device: &CandleDevice) -> Stack {
-        let open = || Stack::of_device(engine(*device), *device, &device.to_string(), F::DTYPE, I::DTYPE);
+        let open = || {
+            let name = device.to_string();
+            let engine = with_kernels(or_unavailable(kiln_candle::Candle::shared(*device), &name));
+            Stack::of_device(engine, *device, &name, F::DTYPE, I::DTYPE)
+        };
         Stack::opened::<Candle<F, I>>(DeviceKey::Index(device.key()), open)
     }
-}
-
-/// The engine of a device, with the kernels of the custom ops of tensors.
-fn engine(device: CandleDevice) -> Arc<dyn Engine> {
-    let engine = match kiln_candle::shared(device) {
-        Ok(engine) => Expand::around(engine),
-        Err(error) => return Arc::new(Missing::new(device, error)),
-    };
-    for (name, kernel) in kiln_tensor::HOST_KERNELS {
-        engine.register_kernel(name, kernel);
-    }
-    Arc::new(engine)
 }
 
 /// The kind `candle`.
@@ -88,14 +79,14 @@ pub(crate) const METAL: Driver = Driver {
 };
 
 fn open(device: CandleDevice) -> Result<Device> {
-    kiln_candle::shared(device)?;
+    kiln_candle::Candle::shared(device)?;
     Ok(Candle::<f32, i64>::stack(&device).into())
 }
 
 /// candle does not count devices: they are opened one after the other, up to the first that fails.
 #[cfg(any(feature = "candle-cuda", feature = "candle-metal"))]
 fn found(kind: &str, description: &str, device: fn(usize) -> CandleDevice) -> Result<Vec<DeviceInfo>> {
-    kiln_candle::shared(device(0))?;
-    let is_open = |index: &usize| kiln_candle::shared(device(*index)).is_ok();
+    kiln_candle::Candle::shared(device(0))?;
+    let is_open = |index: &usize| kiln_candle::Candle::shared(device(*index)).is_ok();
     Ok((0..).take_while(is_open).map(|index| DeviceInfo::new(kind, index, description)).collect())
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use kiln_cpu::Cpu as CpuEngine;
-use kiln_ir::Expand;
+use kiln_ir::{Engine, Expand};
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
 
 /// The device of [`Flex`]: the CPU, with one engine per process.
@@ -125,9 +125,13 @@ pub(crate) fn with_threads(threads: usize) -> Stack {
     Stack::opened::<WithThreads>(DeviceKey::Index(threads as u64), open)
 }
 
-/// Wraps a CPU engine with the kernels of the custom ops of tensors.
 fn processor(engine: CpuEngine) -> Arc<Expand> {
-    let engine = Expand::new(engine);
+    with_kernels(Arc::new(engine))
+}
+
+/// Wraps an engine with the kernels of the custom ops of tensors, which run on the host.
+pub(crate) fn with_kernels(engine: Arc<dyn Engine>) -> Arc<Expand> {
+    let engine = Expand::around(engine);
     #[cfg(feature = "std")]
     for (name, kernel) in kiln_tensor::HOST_KERNELS {
         engine.register_kernel(name, kernel);

@@ -3,11 +3,9 @@
 use crate::device::{Device, DeviceInfo, Driver};
 use crate::{FloatElement, IntElement, with_fusion};
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
-use kiln_cuda::Missing;
-use kiln_ir::Engine;
+use kiln_ir::or_unavailable;
 use kiln_tensor::{Backend, DeviceKey, Result, Stack};
 
 /// The backend of NVIDIA GPUs with [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel that
@@ -129,10 +127,7 @@ impl<F: FloatElement, I: IntElement> Backend for Cuda<F, I> {
     fn stack(device: &CudaDevice) -> Stack {
         let open = || {
             let name = format!("cuda:{}", device.index);
-            let engine: Arc<dyn Engine> = match kiln_cuda::shared(device.index) {
-                Ok(engine) => engine,
-                Err(error) => Arc::new(Missing::new(&name, error)),
-            };
+            let engine = or_unavailable(kiln_cuda::shared(device.index), &name);
             with_fusion(&Stack::of_device(engine, *device, &name, F::DTYPE, I::DTYPE))
         };
         Stack::opened::<Cuda<F, I>>(DeviceKey::Index(device.index as u64), open)

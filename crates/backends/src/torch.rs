@@ -1,17 +1,16 @@
 //! The backend over LibTorch.
 
+use crate::cpu::with_kernels;
 use crate::device::{Device, DeviceInfo, Driver};
 use crate::{FloatElement, IntElement};
 use alloc::format;
 use alloc::string::ToString;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
-use kiln_ir::{Engine, Expand};
+use kiln_ir::or_unavailable;
 use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
 pub use kiln_torch::LibTorchDevice;
-use kiln_torch::Missing;
 
 /// Tensors of LibTorch, PyTorch's C++ library: ops run one by one by PyTorch's kernels, and those that differ from Kiln's on the host or in
 /// simpler ops. The [crate of the engine](kiln_torch) lists them, and says where LibTorch is looked for.
@@ -45,21 +44,13 @@ impl<F: FloatElement, I: IntElement> Backend for LibTorch<F, I> {
     type BoolElem = bool;
 
     fn stack(device: &LibTorchDevice) -> Stack {
-        let open = || Stack::of_device(engine(*device), *device, &device.to_string(), F::DTYPE, I::DTYPE);
+        let open = || {
+            let name = device.to_string();
+            let engine = with_kernels(or_unavailable(kiln_torch::LibTorch::shared(*device), &name));
+            Stack::of_device(engine, *device, &name, F::DTYPE, I::DTYPE)
+        };
         Stack::opened::<LibTorch<F, I>>(DeviceKey::Index(device.key()), open)
     }
-}
-
-/// The engine of a device, with the kernels of the custom ops of tensors.
-fn engine(device: LibTorchDevice) -> Arc<dyn Engine> {
-    let engine = match kiln_torch::shared(device) {
-        Ok(engine) => Expand::around(engine),
-        Err(error) => return Arc::new(Missing::new(device, error)),
-    };
-    for (name, kernel) in kiln_tensor::HOST_KERNELS {
-        engine.register_kernel(name, kernel);
-    }
-    Arc::new(engine)
 }
 
 /// The kind `libtorch`.
@@ -101,12 +92,12 @@ fn open(kind: &str, device: LibTorchDevice, index: usize) -> Result<Device> {
 }
 
 fn list(kind: &str, device: LibTorchDevice, description: &str) -> Result<Vec<DeviceInfo>> {
-    kiln_torch::shared(device)?;
+    kiln_torch::LibTorch::shared(device)?;
     let version = kiln_torch::version()?;
     Ok(vec![DeviceInfo::new(kind, 0, format!("{description}, by LibTorch {version}"))])
 }
 
 fn open_shared(device: LibTorchDevice) -> Result<Device> {
-    kiln_torch::shared(device)?;
+    kiln_torch::LibTorch::shared(device)?;
     Ok(LibTorch::<f32, i64>::stack(&device).into())
 }

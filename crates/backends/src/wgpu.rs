@@ -15,9 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
-use kiln_ir::Engine;
+use kiln_ir::{Engine, or_unavailable};
 use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
-use kiln_wgpu::Missing;
 
 /// A backend over one API, and its kind of devices.
 macro_rules! backend {
@@ -130,11 +129,7 @@ fn engine(device: WgpuDevice, api: Api) -> (Arc<dyn Engine>, String) {
         | WgpuDevice::Cpu
         | WgpuDevice::Existing(_) => format!("{api} {device}"),
     };
-    let engine: Arc<dyn Engine> = match kiln_wgpu::shared(device, api) {
-        Ok(engine) => engine,
-        Err(error) => Arc::new(Missing::new(&name, error)),
-    };
-    (engine, name)
+    (or_unavailable(kiln_wgpu::shared(device, api), &name), name)
 }
 
 /// The key of a device: its type, and the index among the devices of that type.

@@ -1,48 +1,48 @@
 //! Softmax and normalisation, in a few of candle's ops, as `candle-nn` writes them.
 
-use crate::call::{Call, Native, constant, rounded, widened};
+use crate::library::{CandleCore, constant};
 use crate::reduce::{extreme, folded};
 use candle_core::{Result, Tensor};
+use kiln_foreign::Composite;
 use kiln_ir::{Extremum, NormKind};
 
-pub(crate) fn softmax(call: &Call<'_>, axis: usize, log: bool) -> Native {
-    let x = widened(&call.tensor(0)?)?;
-    let shifted = x.broadcast_sub(&folded(&x, &[axis], Extremum::Max)?)?;
-    let exponentials = shifted.exp()?;
-    let total = exponentials.sum_keepdim(axis)?;
-    let y = match log {
-        true => shifted.broadcast_sub(&total.log()?)?,
-        false => exponentials.broadcast_div(&total)?,
-    };
-    rounded(&y, call.ty().dtype).map(Some)
-}
-
-pub(crate) fn log_sum_exp(call: &Call<'_>, axis: usize) -> Native {
-    let x = widened(&call.tensor(0)?)?;
-    let greatest = extreme(&x, &[axis], Extremum::Max)?;
-    let total = x.broadcast_sub(&greatest)?.exp()?.sum_keepdim(axis)?;
-    let is_infinite = greatest.abs()?.eq(f64::INFINITY)?;
-    let y = is_infinite.where_cond(&greatest, &greatest.add(&total.log()?)?)?;
-    rounded(&y, call.ty().dtype).map(Some)
-}
-
-pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -> Native {
-    let x = widened(&call.tensor(0)?)?;
-    let row: Vec<usize> = (x.rank() - axes..x.rank()).collect();
-    let centred = match kind {
-        NormKind::Layer => x.broadcast_sub(&mean(&x, &row)?)?,
-        NormKind::Rms => x,
-    };
-    let variance = mean(&centred.mul(&centred)?, &row)?;
-    let deviation = variance.add(&constant(&variance, epsilon)?)?.sqrt()?;
-    let mut y = centred.broadcast_div(&deviation)?;
-    if let Some(weight) = call.optional(1)? {
-        y = y.broadcast_mul(&widened(&weight)?)?;
+impl Composite for CandleCore {
+    fn softmax(x: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
+        let shifted = x.broadcast_sub(&folded(x, &[axis], Extremum::Max)?)?;
+        let exponentials = shifted.exp()?;
+        let total = exponentials.sum_keepdim(axis)?;
+        match log {
+            true => shifted.broadcast_sub(&total.log()?),
+            false => exponentials.broadcast_div(&total),
+        }
     }
-    if let Some(bias) = call.optional(2)? {
-        y = y.broadcast_add(&widened(&bias)?)?;
+
+    fn log_sum_exp(x: &Tensor, axis: usize) -> Result<Tensor> {
+        let greatest = extreme(x, &[axis], Extremum::Max)?;
+        let total = x.broadcast_sub(&greatest)?.exp()?.sum_keepdim(axis)?;
+        let is_infinite = greatest.abs()?.eq(f64::INFINITY)?;
+        is_infinite.where_cond(&greatest, &greatest.add(&total.log()?)?)
     }
-    rounded(&y, call.ty().dtype).map(Some)
+
+    fn norm(
+        x: &Tensor,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        kind: NormKind,
+        axes: usize,
+        epsilon: f64,
+    ) -> Result<Tensor> {
+        let row: Vec<usize> = (x.rank() - axes..x.rank()).collect();
+        let centred = match kind {
+            NormKind::Layer => x.broadcast_sub(&mean(x, &row)?)?,
+            NormKind::Rms => x.clone(),
+        };
+        let variance = mean(&centred.mul(&centred)?, &row)?;
+        let deviation = variance.add(&constant(&variance, epsilon)?)?.sqrt()?;
+        let y = centred.broadcast_div(&deviation)?;
+        let y = weight.map_or(Ok(y.clone()), |weight| y.broadcast_mul(weight))?;
+        bias.map_or(Ok(y.clone()), |bias| y.broadcast_add(bias))
+    }
 }
 
 fn mean(x: &Tensor, axes: &[usize]) -> Result<Tensor> {

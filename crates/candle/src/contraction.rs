@@ -1,30 +1,81 @@
 //! Matrix products, convolutions and pooling.
 
-use crate::call::{Call, Native, constant, nan_mask, rounded, widened};
+use crate::library::{Call, CandleCore, Native, constant, nan_mask};
 use candle_core::{DType as CandleDType, Result, Tensor};
-use kiln_ir::{ConvPass, ConvSpec, OperandType, PoolKind, PoolSpec};
+use kiln_foreign::{Contraction, Library};
+use kiln_ir::{ConvPass, ConvSpec, PoolKind, PoolSpec};
 
-pub(crate) fn matmul(call: &Call<'_>) -> Native {
-    let dtype = call.ty().dtype;
-    if !dtype.is_float() || !call.dtype().is_float() {
-        return Ok(None);
+impl Contraction for CandleCore {
+    fn matmul(call: &Call<'_>) -> Native {
+        let dtype = call.ty().dtype;
+        if !dtype.is_float() || !call.dtype().is_float() {
+            return Ok(None);
+        }
+        // GPUs accumulate products of 16-bit floats in `f32` themselves.
+        let factor = |place: usize| -> Result<Tensor> {
+            let x = call.tensor(place)?;
+            let x = if call.library.0.is_cpu() { CandleCore::widened(&x)? } else { x };
+            in_three_axes(&x)
+        };
+        let (a, b) = (factor(0)?, factor(1)?);
+        // Candle reads transposed factors in place. Other strides it refuses, and a factor that repeats for all matrices of a
+        // stack makes it take the other one for row-major.
+        let repeats = a.stride()[0] == 0 || b.stride()[0] == 0;
+        let direct = if repeats { None } else { a.matmul(&b).ok() };
+        let y = match direct {
+            Some(y) => y,
+            None => a.contiguous()?.matmul(&b.contiguous()?)?,
+        };
+        CandleCore::rounded(&y.reshape(call.dims())?, dtype).map(Some)
     }
-    // GPUs accumulate products of 16-bit floats in `f32` themselves.
-    let factor = |place: usize| -> Result<Tensor> {
-        let x = call.tensor(place)?;
-        let x = if call.device.is_cpu() { widened(&x)? } else { x };
-        in_three_axes(&x)
-    };
-    let (a, b) = (factor(0)?, factor(1)?);
-    // Candle reads transposed factors in place. Other strides it refuses, and a factor that repeats for all matrices of a stack
-    // makes it take the other one for row-major.
-    let repeats = a.stride()[0] == 0 || b.stride()[0] == 0;
-    let direct = if repeats { None } else { a.matmul(&b).ok() };
-    let y = match direct {
-        Some(y) => y,
-        None => a.contiguous()?.matmul(&b.contiguous()?)?,
-    };
-    rounded(&y.reshape(call.dims())?, dtype).map(Some)
+
+    /// Forward, over one or two dimensions, with one stride and one dilation.
+    fn has_conv(spec: &ConvSpec, pass: &ConvPass) -> bool {
+        let is_forward = match pass {
+            ConvPass::Forward => true,
+            ConvPass::Input { .. } | ConvPass::Weight { .. } => false,
+        };
+        is_forward
+            && matches!(spec.stride.len(), 1 | 2)
+            && all_equal(&spec.stride)
+            && all_equal(&spec.dilation)
+    }
+
+    fn conv(_: &Call<'_>, x: &Tensor, w: &Tensor, spec: &ConvSpec, _: &ConvPass) -> Result<Tensor> {
+        let (x, padding) = padded(x, &spec.padding)?;
+        let (x, w, stride, dilation) = (x.contiguous()?, w.contiguous()?, spec.stride[0], spec.dilation[0]);
+        match spec.stride.len() {
+            1 => x.conv1d(&w, padding, stride, dilation, spec.groups),
+            _ => x.conv2d(&w, padding, stride, dilation, spec.groups),
+        }
+    }
+
+    /// Over one or two dimensions, without padding and dilation.
+    fn has_pool(spec: &PoolSpec) -> bool {
+        matches!(spec.window.len(), 1 | 2)
+            && spec.padding.iter().all(|sides| *sides == (0, 0))
+            && spec.overhang.iter().all(|overhang| *overhang == 0)
+            && spec.dilation.iter().all(|dilation| *dilation == 1)
+    }
+
+    fn pool(_: &Call<'_>, x: &Tensor, spec: &PoolSpec) -> Result<Tensor> {
+        let x = if spec.window.len() == 1 { x.unsqueeze(2)? } else { x.clone() };
+        let x = x.contiguous()?;
+        let pair = |lengths: &[usize]| match *lengths {
+            [only] => (1, only),
+            _ => (lengths[0], lengths[1]),
+        };
+        let (window, stride) = (pair(&spec.window), pair(&spec.stride));
+        match spec.kind {
+            PoolKind::Average { .. } => x.avg_pool2d_with_stride(window, stride),
+            PoolKind::Max => {
+                let has_nan = nan_mask(&x)?.to_dtype(CandleDType::F32)?;
+                let has_nan = has_nan.max_pool2d_with_stride(window, stride)?;
+                let y = x.max_pool2d_with_stride(window, stride)?;
+                has_nan.gt(0.0)?.where_cond(&constant(&y, f64::NAN)?, &y)
+            }
+        }
+    }
 }
 
 /// A stack of matrices, with one axis in front of the last two.
@@ -36,33 +87,8 @@ fn in_three_axes(x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Whether candle has this convolution: forward, over one or two dimensions, with one stride and one dilation.
-pub(crate) fn has_conv(spec: &ConvSpec, pass: &ConvPass, operands: &[OperandType<'_>]) -> bool {
-    let is_forward = match pass {
-        ConvPass::Forward => true,
-        ConvPass::Input { .. } | ConvPass::Weight { .. } => false,
-    };
-    let is_float = operands.iter().all(|it| it.tensor().is_some_and(|ty| ty.dtype.is_float()));
-    is_forward
-        && is_float
-        && matches!(spec.stride.len(), 1 | 2)
-        && all_equal(&spec.stride)
-        && all_equal(&spec.dilation)
-}
-
 fn all_equal(lengths: &[usize]) -> bool {
     lengths.iter().all(|length| *length == lengths[0])
-}
-
-pub(crate) fn conv(call: &Call<'_>, spec: &ConvSpec) -> Native {
-    let (x, w) = (widened(&call.tensor(0)?)?, widened(&call.tensor(1)?)?.contiguous()?);
-    let (x, padding) = padded(&x, &spec.padding)?;
-    let (x, stride, dilation) = (x.contiguous()?, spec.stride[0], spec.dilation[0]);
-    let y = match spec.stride.len() {
-        1 => x.conv1d(&w, padding, stride, dilation, spec.groups)?,
-        _ => x.conv2d(&w, padding, stride, dilation, spec.groups)?,
-    };
-    rounded(&y, call.ty().dtype).map(Some)
 }
 
 /// The operand and the padding that candle adds: the same on all sides, or none where it differs and is added here.
@@ -76,34 +102,4 @@ fn padded(x: &Tensor, padding: &[(usize, usize)]) -> Result<(Tensor, usize)> {
         x = x.pad_with_zeros(2 + i, low, high)?;
     }
     Ok((x, 0))
-}
-
-/// Whether candle has this pooling: over one or two dimensions, without padding and dilation.
-pub(crate) fn has_pool(spec: &PoolSpec, operands: &[OperandType<'_>]) -> bool {
-    let is_float = operands.iter().all(|it| it.tensor().is_some_and(|ty| ty.dtype.is_float()));
-    is_float
-        && matches!(spec.window.len(), 1 | 2)
-        && spec.padding.iter().all(|sides| *sides == (0, 0))
-        && spec.overhang.iter().all(|overhang| *overhang == 0)
-        && spec.dilation.iter().all(|dilation| *dilation == 1)
-}
-
-pub(crate) fn pool(call: &Call<'_>, spec: &PoolSpec) -> Native {
-    let x = widened(&call.tensor(0)?)?;
-    let x = if spec.window.len() == 1 { x.unsqueeze(2)? } else { x };
-    let x = x.contiguous()?;
-    let pair = |lengths: &[usize]| match *lengths {
-        [only] => (1, only),
-        _ => (lengths[0], lengths[1]),
-    };
-    let (window, stride) = (pair(&spec.window), pair(&spec.stride));
-    let y = match spec.kind {
-        PoolKind::Average { .. } => x.avg_pool2d_with_stride(window, stride)?,
-        PoolKind::Max => {
-            let has_nan = nan_mask(&x)?.to_dtype(CandleDType::F32)?.max_pool2d_with_stride(window, stride)?;
-            let y = x.max_pool2d_with_stride(window, stride)?;
-            has_nan.gt(0.0)?.where_cond(&constant(&y, f64::NAN)?, &y)?
-        }
-    };
-    rounded(&y.reshape(call.dims())?, call.ty().dtype).map(Some)
 }

@@ -1,8 +1,9 @@
 //! Devices of candle.
 
-use crate::data::message;
+use crate::library::CandleCore;
 use candle_core::Device;
 use core::fmt;
+use kiln_foreign::Library;
 use kiln_ir::{Error, Result};
 
 /// A device of candle. The default is the processor.
@@ -41,7 +42,7 @@ impl CandleDevice {
             CandleDevice::Metal(index) => Device::new_metal(index),
         };
         device.map_err(|error| {
-            let error = Error::device(&self.to_string(), message(&error));
+            let error = Error::device(&self.to_string(), CandleCore::message(&error));
             match self {
                 CandleDevice::Cpu => error,
                 CandleDevice::Cuda(_) => error

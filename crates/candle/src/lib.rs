@@ -3,9 +3,9 @@
 //! [`Candle`] is an [`Engine`](kiln_ir::Engine) whose values are candle's tensors. A tour:
 //!
 //! * **Devices.** [`CandleDevice`] names the processor, an NVIDIA GPU (crate feature `cuda`) or an Apple GPU (crate feature
-//!   `metal`); [`Candle::open`] makes the engine of one.
-//! * **Ops.** Each op takes one of three ways. Candle's kernels run it where they give Kiln's results ([`NATIVE`] lists the
-//!   kinds). The CPU engine runs it on the host where candle lacks the function or the dtype, and no simpler op exists: bit
+//!   `metal`); [`Candle::open`](kiln_foreign::Foreign::open) makes the engine of one.
+//! * **Ops.** Each op takes one of three ways. Candle's kernels run it where they give Kiln's results ([`NATIVE`](kiln_foreign::NATIVE)
+//!   lists the kinds). The CPU engine runs it on the host where candle lacks the function or the dtype, and no simpler op exists: bit
 //!   operations, random numbers, 64-bit integer arithmetic, resizing. [`Expand`](kiln_ir::Expand), which every stack puts around the
 //!   engine, writes the rest in simpler ops.
 //! * **Dtypes.** All of Kiln's. Candle has `f64`, `f32`, `f16`, `bf16`, `i64`, `i32`, `i16`, `u32` and `u8`. The others are kept as
@@ -46,17 +46,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-mod call;
 mod composite;
 mod contraction;
-mod data;
 mod device;
 mod elementwise;
-mod engine;
-mod host;
 mod index;
-mod missing;
-mod order;
+mod library;
 mod reduce;
 mod view;
 
@@ -64,5 +59,19 @@ mod view;
 mod tests;
 
 pub use device::CandleDevice;
-pub use engine::{Candle, NATIVE, shared};
-pub use missing::Missing;
+pub use library::CandleCore;
+
+/// The engine of a device of candle. See the [crate's tour](crate).
+///
+/// Opening a device fails when it is missing, or this build lacks its kernels; the error says which feature adds them.
+///
+/// ```
+/// use kiln_candle::{Candle, CandleDevice};
+/// use std::sync::Arc;
+///
+/// assert!(Candle::open(CandleDevice::Cpu).is_ok());
+/// let (a, b) = (Candle::shared(CandleDevice::Cpu)?, Candle::shared(CandleDevice::Cpu)?);
+/// assert!(Arc::ptr_eq(&a, &b));
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+pub type Candle = kiln_foreign::Foreign<CandleCore>;

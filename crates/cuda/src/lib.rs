@@ -29,7 +29,6 @@ mod stopwatch;
 
 pub use driver::{CudaDriver, CudaFunction, CudaMemory};
 pub use graph::CudaGraph;
-pub use kiln_gpu::Missing;
 
 use kiln_gpu::Gpu;
 use kiln_ir::{MemoryConfig, Result};

@@ -1,7 +1,7 @@
 //! The machine description in the `Caps` of a GPU engine.
 
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, Missing};
-use kiln_ir::{Engine, Error, Machine};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
+use kiln_ir::{Engine, Machine};
 use kiln_kernel::print::{Dialect, Target};
 
 fn machine(info: DeviceInfo) -> Machine {
@@ -45,11 +45,4 @@ fn reads_by_index_fuse_without_hand_written_kernels() {
         let info = DeviceInfo { language: Target::new(dialect), ..DeviceInfo::absent("") };
         assert_eq!(machine(info).indexed_loads, fuses);
     }
-}
-
-/// Every value of a missing device is immediately an error.
-#[test]
-fn a_missing_device_reports_errors_on_the_host() {
-    let missing = Missing::new("gpu:0", Error::device("gpu:0", "is not there"));
-    assert!(missing.caps().machine.host_errors);
 }

@@ -86,6 +86,7 @@ mod shared;
 #[cfg(feature = "std")]
 mod system_memory;
 pub mod text;
+mod unavailable;
 mod value;
 pub mod verify;
 pub mod vjp;
@@ -136,6 +137,7 @@ pub use shape::{MAX_RANK, Shape, TensorType};
 pub use shared::SharedBytes;
 #[cfg(feature = "std")]
 pub use system_memory::SystemMemory;
+pub use unavailable::{Unavailable, or_unavailable};
 pub use value::{Operand, OperandType, Operands, ResultTypes, Value, Values};
 pub use verify::verify;
 pub use vjp::{

@@ -10,7 +10,7 @@
 //!   differences, [`check_forward`](check::check_forward), [`check_vmap`](check::check_vmap),
 //!   [`check_expand`](check::check_expand).
 //! * [`engines`] lists the engines under test and their ignored cases; [`run`] runs tables against them;
-//!   [`support`] prints the ops that an engine runs.
+//!   [`support`] prints the ops that an engine runs; [`foreign`](mod@foreign) has the tests of engines over other libraries.
 //! * [`goldens`] reads `goldens/`: PyTorch's results for small inputs. The `README.md` there specifies the files.
 //! * [`accuracy`] measures elementary functions against tables of exact values.
 //! * The program `bench_core` measures the cost of one eager op, `bench_shapes` that of changing shapes; both print
@@ -38,6 +38,7 @@ pub mod coverage;
 pub mod engines;
 pub mod figure;
 pub mod fill;
+pub mod foreign;
 pub mod goldens;
 pub mod layout;
 pub mod methods;

@@ -3,101 +3,14 @@
 //! `cargo test -p kiln-suite --features candle --test candle` runs it; `KILN_SUITE_PART=2/8` in the environment leaves an eighth.
 
 use kiln_backends::{Candle, CandleDevice, Device, Dyn};
-use kiln_suite::cases::{Group, poison};
-use kiln_suite::check::{check_passing_on, check_poison};
 use kiln_suite::engines::CANDLE;
-use kiln_suite::methods::{FAMILIES, check_gradient, check_value};
-use kiln_suite::run::{Stack, Summary, expansions, finish, grads, values};
 use kiln_tensor::Tensor;
 
-/// Prints summaries.
-///
-/// # Panics
-/// When there are problems, or more than one case of 20 is ignored.
-#[track_caller]
-fn finish_with_few_ignored(summaries: Vec<Summary>) {
-    for Summary { title, cases, ignored, .. } in &summaries {
-        assert!(ignored.len() * 20 <= *cases, "{title}: {} of {cases} cases are ignored", ignored.len());
-    }
-    finish(summaries);
+fn always() -> bool {
+    true
 }
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {
-        mod value {
-            use super::*;
-
-            $(
-                #[test]
-                fn $test() {
-                    let matrix = [(CANDLE, Stack::Plain), (CANDLE, Stack::Autodiff)];
-                    finish_with_few_ignored(values(&matrix, Group::$group));
-                }
-            )*
-        }
-
-        mod grad {
-            use super::*;
-
-            $(
-                #[test]
-                fn $test() {
-                    finish_with_few_ignored(vec![grads(&CANDLE, Group::$group)]);
-                }
-            )*
-        }
-
-        mod expand {
-            use super::*;
-
-            $(
-                #[test]
-                fn $test() {
-                    finish_with_few_ignored(vec![expansions(&CANDLE, Group::$group)]);
-                }
-            )*
-        }
-    };
-}
-
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
-    loops Loop,
-}
-
-#[test]
-fn bad_data_is_refused_and_poison_passes_on() {
-    let mut summary = Summary::new("poison on candle");
-    let engine = (CANDLE.open)();
-    for case in poison::cases() {
-        summary.add(check_poison(&*engine, &case));
-    }
-    for (op, inputs) in poison::passing_on() {
-        summary.add(check_passing_on(&*engine, &op, &inputs));
-    }
-    summary.finish();
-}
-
-#[test]
-fn methods() {
-    let summaries = FAMILIES.iter().map(|(family, rows)| {
-        let mut summary = Summary::new(format!("methods of {family} on candle"));
-        for method in rows() {
-            summary.add(check_value(&CANDLE, &method));
-            summary.add(check_gradient(&CANDLE, &method));
-        }
-        summary
-    });
-    finish(summaries.collect());
-}
+kiln_suite::foreign_tests!(CANDLE if always);
 
 #[test]
 fn the_backend_opens_by_name() {

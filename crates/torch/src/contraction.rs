@@ -1,65 +1,88 @@
 //! Matrix products, convolutions and pooling.
 
-use crate::call::{Call, Native, rounded, widened};
-use crate::data::stored;
 use crate::ffi::Argument::{Bool, Bools, Int, Ints, None as Left, Real};
 use crate::ffi::call as call_torch;
+use crate::library::{Call, Native, Torch, stored};
 use crate::tensor::{Result, Tensor, TorchType, ints, one};
-use kiln_ir::{ConvPass, ConvSpec, DType, OperandType, PoolKind, PoolSpec, Scalar};
+use kiln_foreign::{Contraction, Library};
+use kiln_ir::{ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Scalar};
 
 /// The most spatial dimensions of LibTorch's convolutions and pooling.
 const MOST_DIMENSIONS: usize = 3;
 
-pub(crate) fn matmul(call: &Call<'_>) -> Native {
-    let dtype = call.ty().dtype;
-    if !dtype.is_float() && !call.place.is_processor() {
-        return Ok(None);
+impl Contraction for Torch {
+    fn matmul(call: &Call<'_>) -> Native {
+        let dtype = call.ty().dtype;
+        let is_processor = call.library.0.is_processor();
+        if !dtype.is_float() && !is_processor {
+            return Ok(None);
+        }
+        let factor = |place: usize| -> Result {
+            let x = call.tensor(place)?;
+            if !dtype.is_float() {
+                return x.to(stored(dtype));
+            }
+            // GPUs accumulate products of 16-bit floats in `f32` themselves.
+            if is_processor { Torch::widened(&x) } else { Ok(x) }
+        };
+        Torch::rounded(&factor(0)?.and(c"matmul", &factor(1)?)?, dtype).map(Some)
     }
-    let factor = |place: usize| -> Result {
-        let x = call.tensor(place)?;
-        if !dtype.is_float() {
-            return x.to(stored(dtype));
-        }
-        // GPUs accumulate products of 16-bit floats in `f32` themselves.
-        if call.place.is_processor() { widened(&x) } else { Ok(x) }
-    };
-    rounded(&factor(0)?.and(c"matmul", &factor(1)?)?, dtype).map(Some)
-}
 
-fn are_floats(operands: &[OperandType<'_>]) -> bool {
-    operands.iter().all(|it| it.tensor().is_some_and(|ty| ty.dtype.is_float()))
-}
+    fn has_conv(spec: &ConvSpec, _: &ConvPass) -> bool {
+        spec.stride.len() <= MOST_DIMENSIONS
+    }
 
-/// Whether LibTorch has this convolution or gradient of one.
-pub(crate) fn has_conv(spec: &ConvSpec, operands: &[OperandType<'_>]) -> bool {
-    spec.stride.len() <= MOST_DIMENSIONS && are_floats(operands)
-}
-
-/// LibTorch has the same padding on both sides. Zeros are added to the operand here, or cut off the gradient.
-pub(crate) fn conv(call: &Call<'_>, spec: &ConvSpec, pass: &ConvPass) -> Native {
-    let (a, b) = (widened(&call.tensor(0)?)?, widened(&call.tensor(1)?)?);
-    let y = match pass {
-        ConvPass::Forward => forward(&padded(&a, &spec.padding, 0.0)?, &b, spec)?,
-        ConvPass::Input { size } => {
-            let mut dims = call.dims().to_vec();
-            for (i, (length, (low, high))) in size.iter().zip(&spec.padding).enumerate() {
-                dims[2 + i] = length + low + high;
+    /// LibTorch has the same padding on both sides. Zeros are added to the operand here, or cut off the gradient.
+    fn conv(call: &Call<'_>, a: &Tensor, b: &Tensor, spec: &ConvSpec, pass: &ConvPass) -> Result {
+        match pass {
+            ConvPass::Forward => forward(&padded(a, &spec.padding, 0.0)?, b, spec),
+            ConvPass::Input { size } => {
+                let mut dims = call.dims().to_vec();
+                for (i, (length, (low, high))) in size.iter().zip(&spec.padding).enumerate() {
+                    dims[2 + i] = length + low + high;
+                }
+                let x = unread(call, a, &dims)?;
+                let [mut gradient, _, _] = backward(a, &x, b, spec, [true, false, false])?;
+                for (i, (length, (low, _))) in size.iter().zip(&spec.padding).enumerate() {
+                    gradient = gradient.narrow(2 + i, *low, *length)?;
+                }
+                Ok(gradient)
             }
-            let x = unread(call, &a, &dims)?;
-            let [mut gradient, _, _] = backward(&a, &x, &b, spec, [true, false, false])?;
-            for (i, (length, (low, _))) in size.iter().zip(&spec.padding).enumerate() {
-                gradient = gradient.narrow(2 + i, *low, *length)?;
+            ConvPass::Weight { .. } => {
+                let w = unread(call, a, call.dims())?;
+                let x = padded(a, &spec.padding, 0.0)?;
+                let [_, gradient, _] = backward(b, &x, &w, spec, [false, true, false])?;
+                Ok(gradient)
             }
-            gradient
         }
-        ConvPass::Weight { .. } => {
-            let w = unread(call, &a, call.dims())?;
-            let x = padded(&a, &spec.padding, 0.0)?;
-            let [_, gradient, _] = backward(&b, &x, &w, spec, [false, true, false])?;
-            gradient
+    }
+
+    fn has_pool(spec: &PoolSpec) -> bool {
+        spec.window.len() <= MOST_DIMENSIONS
+    }
+
+    fn pool(call: &Call<'_>, x: &Tensor, spec: &PoolSpec) -> Result {
+        let size = x.dims().split_off(2);
+        let edges: Vec<(usize, usize)> =
+            spec.padding.iter().zip(&spec.overhang).map(|(&(low, high), &over)| (low, high + over)).collect();
+        match spec.kind {
+            PoolKind::Max => greatest(&padded(x, &edges, f64::NEG_INFINITY)?, spec),
+            PoolKind::Average { include_padding } => {
+                let total = summed(&padded(x, &edges, 0.0)?, spec)?;
+                let is_counted = if include_padding { &spec.padding } else { &vec![(0, 0); size.len()] };
+                let outside: Vec<(usize, usize)> = edges
+                    .iter()
+                    .zip(is_counted)
+                    .map(|(all, counted)| (all.0 - counted.0, all.1 - counted.1))
+                    .collect();
+                let mut dims = vec![1, 1];
+                dims.extend(size.iter().zip(is_counted).map(|(length, (low, high))| length + low + high));
+                let ones = call.repeated(Scalar::Float(1.0), DType::F32, &dims)?;
+                let counts = summed(&padded(&ones, &outside, 0.0)?, spec)?;
+                total.and(c"div.Tensor", &counts)
+            }
         }
-    };
-    rounded(&y, call.ty().dtype).map(Some)
+    }
 }
 
 /// A tensor that gives a gradient its lengths, of one element in memory.
@@ -111,36 +134,6 @@ fn padded(x: &Tensor, sides: &[(usize, usize)], number: f64) -> Result {
     // LibTorch lists the last axis first.
     let list: Vec<i64> = sides.iter().rev().flat_map(|&(low, high)| [low as i64, high as i64]).collect();
     one(c"constant_pad_nd", &[x.arg(), Ints(&list), Real(number)])
-}
-
-/// Whether LibTorch has this pooling.
-pub(crate) fn has_pool(spec: &PoolSpec, operands: &[OperandType<'_>]) -> bool {
-    spec.window.len() <= MOST_DIMENSIONS && are_floats(operands)
-}
-
-pub(crate) fn pool(call: &Call<'_>, spec: &PoolSpec) -> Native {
-    let x = widened(&call.tensor(0)?)?;
-    let size = x.dims().split_off(2);
-    let edges: Vec<(usize, usize)> =
-        spec.padding.iter().zip(&spec.overhang).map(|(&(low, high), &over)| (low, high + over)).collect();
-    let y = match spec.kind {
-        PoolKind::Max => greatest(&padded(&x, &edges, f64::NEG_INFINITY)?, spec)?,
-        PoolKind::Average { include_padding } => {
-            let total = summed(&padded(&x, &edges, 0.0)?, spec)?;
-            let is_counted = if include_padding { &spec.padding } else { &vec![(0, 0); size.len()] };
-            let outside: Vec<(usize, usize)> = edges
-                .iter()
-                .zip(is_counted)
-                .map(|(all, counted)| (all.0 - counted.0, all.1 - counted.1))
-                .collect();
-            let mut dims = vec![1, 1];
-            dims.extend(size.iter().zip(is_counted).map(|(length, (low, high))| length + low + high));
-            let ones = call.repeated(Scalar::Float(1.0), DType::F32, &dims)?;
-            let counts = summed(&padded(&ones, &outside, 0.0)?, spec)?;
-            total.and(c"div.Tensor", &counts)?
-        }
-    };
-    rounded(&y.reshape(call.dims())?, call.ty().dtype).map(Some)
 }
 
 /// The windows of a spec in two or three dimensions: one dimension gets another of length 1 in front.

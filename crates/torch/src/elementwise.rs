@@ -1,34 +1,120 @@
 //! Functions of one, two and three elements, and conversions.
 
-use crate::call::{Call, Native, numbers, ordered, rounded, unordered, widened};
-use crate::data::stored;
 use crate::ffi::Argument::{Int, Real};
+use crate::library::{Call, Native, Torch, numbers, ordered, stored, unordered};
 use crate::tensor::{Result, Tensor, TorchType};
 use core::ffi::CStr;
+use kiln_foreign::{Elementwise, Library, entry};
 use kiln_ir::{Binary, Comparison, DType, Unary};
 
-pub(crate) fn unary(call: &Call<'_>, function: Unary) -> Native {
-    let (x, dtype) = (call.tensor(0)?, call.dtype());
-    if function == Unary::Not {
-        return x.map(c"bitwise_not").map(Some);
+/// Functions of bits.
+const BITS: &[(Binary, &CStr)] = &[
+    (Binary::And, c"bitwise_and.Tensor"),
+    (Binary::Or, c"bitwise_or.Tensor"),
+    (Binary::Xor, c"bitwise_xor.Tensor"),
+];
+
+/// Functions of numbers in order; a NaN wins.
+const EXTREMES: &[(Binary, &CStr)] = &[(Binary::Min, c"minimum"), (Binary::Max, c"maximum")];
+
+/// Functions of floats. LibTorch's remainder is NaN where the quotient is great, its power infinite for the greatest numbers.
+const FLOATS: &[(Binary, &CStr)] = &[
+    (Binary::Add, c"add.Tensor"),
+    (Binary::Sub, c"sub.Tensor"),
+    (Binary::Mul, c"mul.Tensor"),
+    (Binary::Div, c"div.Tensor"),
+    (Binary::Atan2, c"atan2"),
+];
+
+/// Functions of integers, the same for bits of signed and of unsigned numbers.
+const INTEGERS: &[(Binary, &CStr)] =
+    &[(Binary::Add, c"add.Tensor"), (Binary::Sub, c"sub.Tensor"), (Binary::Mul, c"mul.Tensor")];
+
+/// Functions of one integer.
+const SIGNED: &[(Unary, &CStr)] = &[(Unary::Neg, c"neg"), (Unary::Abs, c"abs"), (Unary::Sign, c"sign")];
+
+/// A function of two tensors of a dtype.
+type Pair = fn(&Tensor, &Tensor, DType) -> Result;
+
+/// Functions of [numbers] that LibTorch refuses or leaves undefined for some operands.
+const MASKED: &[(Binary, Pair)] = &[
+    (Binary::Div, quotient),
+    (Binary::Rem, remainder),
+    (Binary::Shl, shifted_left),
+    (Binary::Shr, shifted_right),
+];
+
+impl Elementwise for Torch {
+    fn unary(call: &Call<'_>, x: &Tensor, function: Unary, dtype: DType) -> Native {
+        if function == Unary::Not {
+            return x.map(c"bitwise_not").map(Some);
+        }
+        if function == Unary::Sqrt && call.library.0.is_processor() {
+            return square_root(x);
+        }
+        if dtype.is_float() { float_unary(x, function) } else { integer_unary(x, function, dtype) }
     }
-    if function == Unary::Sqrt && call.place.is_processor() {
-        return square_root(&x, dtype);
+
+    fn binary(a: &Tensor, b: &Tensor, function: Binary, dtype: DType) -> Native {
+        if let Some(op) = entry(EXTREMES, function) {
+            return unordered(&ordered(a, dtype)?.and(op, &ordered(b, dtype)?)?, dtype).map(Some);
+        }
+        let table = if dtype.is_float() { FLOATS } else { INTEGERS };
+        if let Some(op) = entry(BITS, function).or(entry(table, function)) {
+            return a.and(op, b).map(Some);
+        }
+        let Some(masked) = entry(MASKED, function).filter(|_| !dtype.is_float()) else { return Ok(None) };
+        let (Some(a), Some(b)) = (numbers(a, dtype)?, numbers(b, dtype)?) else { return Ok(None) };
+        masked(&a, &b, dtype).map(Some)
     }
-    if dtype.is_float() {
-        let y = float_unary(&widened(&x)?, function)?;
-        return y.map(|y| rounded(&y, dtype)).transpose();
+
+    fn compare(a: &Tensor, b: &Tensor, comparison: Comparison, dtype: DType) -> Native {
+        let op = match comparison {
+            Comparison::Eq => c"eq.Tensor",
+            Comparison::Ne => c"ne.Tensor",
+            Comparison::Lt => c"lt.Tensor",
+            Comparison::Le => c"le.Tensor",
+        };
+        ordered(a, dtype)?.and(op, &ordered(b, dtype)?).map(Some)
     }
-    integer_unary(&x, function, dtype)
+
+    fn select(mask: &Tensor, a: &Tensor, b: &Tensor) -> Result {
+        mask.select(a, b)
+    }
+
+    fn cast(x: &Tensor, from: DType, to: DType) -> Native {
+        if to.is_bool() {
+            return Torch::widened(x)?.with(c"ne.Scalar", Int(0)).map(Some);
+        }
+        if from.is_float() && !to.is_float() {
+            return saturated(&Torch::widened(x)?, to);
+        }
+        // LibTorch rounds to `f32` first.
+        let is_narrow = to.is_float() && to.size() == 2;
+        let rounds_twice = is_narrow && (from == DType::F64 || (from.is_int() && from.size() > 2));
+        let Some(x) = numbers(x, from)? else {
+            return if to.is_float() { Ok(None) } else { x.to(stored(to)).map(Some) };
+        };
+        Ok(if rounds_twice {
+            None
+        } else if is_narrow {
+            Some(x.to(TorchType::Float)?.to(stored(to))?)
+        } else {
+            Some(x.to(stored(to))?)
+        })
+    }
+
+    fn bitcast(x: &Tensor, _: DType, to: DType) -> Native {
+        x.bits_as(stored(to)).map(Some)
+    }
 }
 
-/// MKL's square root may be off by the last bit: narrower floats are computed in `f64`.
-fn square_root(x: &Tensor, dtype: DType) -> Native {
-    if dtype == DType::F64 {
+/// MKL's square root may be off by the last bit: `f32` is computed in `f64`.
+fn square_root(x: &Tensor) -> Native {
+    if x.is(TorchType::Double) {
         return Ok(None);
     }
-    let y = widened(x)?.to(TorchType::Double)?.map(c"sqrt")?.to(TorchType::Float)?;
-    rounded(&y, dtype).map(Some)
+    x.to(TorchType::Double)?.map(c"sqrt")?.to(TorchType::Float).map(Some)
 }
 
 /// From this number on, the logarithms of `x` and of `1 + x` are the same float.
@@ -72,120 +158,18 @@ fn float_unary(x: &Tensor, function: Unary) -> Native {
 }
 
 fn integer_unary(x: &Tensor, function: Unary, dtype: DType) -> Native {
-    let is_signed = dtype.is_signed_int();
-    Ok(Some(match function {
-        Unary::Neg => x.map(c"neg")?,
-        Unary::Abs if is_signed => x.map(c"abs")?,
-        Unary::Abs => x.clone(),
-        Unary::Sign if is_signed => x.map(c"sign")?,
-        Unary::Sign => x.with(c"ne.Scalar", Int(0))?.to(stored(dtype))?,
-        Unary::Recip
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Exp
-        | Unary::Expm1
-        | Unary::Ln
-        | Unary::Log1p
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tan
-        | Unary::Tanh
-        | Unary::Atan
-        | Unary::Erf
-        | Unary::Erfcx
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc
-        | Unary::Not => return Ok(None),
-    }))
-}
-
-pub(crate) fn binary(call: &Call<'_>, function: Binary) -> Native {
-    let dtype = call.dtype();
-    combined(&call.filled(0, dtype)?, &call.filled(1, dtype)?, function, dtype)
-}
-
-/// A function of two tensors of a dtype.
-pub(crate) fn combined(a: &Tensor, b: &Tensor, function: Binary, dtype: DType) -> Native {
-    match function {
-        Binary::And => return a.and(c"bitwise_and.Tensor", b).map(Some),
-        Binary::Or => return a.and(c"bitwise_or.Tensor", b).map(Some),
-        Binary::Xor => return a.and(c"bitwise_xor.Tensor", b).map(Some),
-        Binary::Min => return extreme(a, b, c"minimum", dtype).map(Some),
-        Binary::Max => return extreme(a, b, c"maximum", dtype).map(Some),
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Div
-        | Binary::Rem
-        | Binary::Pow
-        | Binary::Atan2
-        | Binary::Shl
-        | Binary::Shr => {}
+    if dtype.is_signed_int() || function == Unary::Neg {
+        return entry(SIGNED, function).map(|op| x.map(op)).transpose();
     }
-    if dtype.is_float() {
-        let y = float_binary(&widened(a)?, &widened(b)?, function)?;
-        return y.map(|y| rounded(&y, dtype)).transpose();
+    if function == Unary::Abs {
+        return Ok(Some(x.clone()));
     }
-    integer_binary(a, b, function, dtype)
-}
-
-/// The lesser or the greater; a NaN wins.
-fn extreme(a: &Tensor, b: &Tensor, op: &CStr, dtype: DType) -> Result {
-    unordered(&ordered(a, dtype)?.and(op, &ordered(b, dtype)?)?, dtype)
-}
-
-fn float_binary(a: &Tensor, b: &Tensor, function: Binary) -> Native {
-    let op = match function {
-        Binary::Add => c"add.Tensor",
-        Binary::Sub => c"sub.Tensor",
-        Binary::Mul => c"mul.Tensor",
-        Binary::Div => c"div.Tensor",
-        Binary::Atan2 => c"atan2",
-        // LibTorch's remainder is NaN where the quotient is great, its power infinite for the greatest numbers.
-        Binary::Rem | Binary::Pow => return Ok(None),
-        Binary::Min | Binary::Max | Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => {
-            return Ok(None);
-        }
-    };
-    a.and(op, b).map(Some)
-}
-
-/// Sums, differences, products and shifts to the left are the same for bits of signed and of unsigned numbers.
-fn integer_binary(a: &Tensor, b: &Tensor, function: Binary, dtype: DType) -> Native {
-    match function {
-        Binary::Add => return a.and(c"add.Tensor", b).map(Some),
-        Binary::Sub => return a.and(c"sub.Tensor", b).map(Some),
-        Binary::Mul => return a.and(c"mul.Tensor", b).map(Some),
-        Binary::Div | Binary::Rem | Binary::Shl | Binary::Shr => {}
-        Binary::Pow | Binary::Atan2 | Binary::Min | Binary::Max | Binary::And | Binary::Or | Binary::Xor => {
-            return Ok(None);
-        }
-    }
-    let (Some(a), Some(b)) = (numbers(a, dtype)?, numbers(b, dtype)?) else { return Ok(None) };
-    let y = match function {
-        Binary::Div => quotient(&a, &b)?,
-        Binary::Rem => remainder(&a, &b)?,
-        Binary::Shl => shifted_left(&a, &b, dtype)?,
-        Binary::Shr => shifted_right(&a, &b, dtype)?,
-        Binary::Add
-        | Binary::Sub
-        | Binary::Mul
-        | Binary::Pow
-        | Binary::Atan2
-        | Binary::Min
-        | Binary::Max
-        | Binary::And
-        | Binary::Or
-        | Binary::Xor => return Ok(None),
-    };
-    rounded(&y, dtype).map(Some)
+    (function == Unary::Sign).then(|| x.with(c"ne.Scalar", Int(0))).transpose()
 }
 
 /// LibTorch raises an error for a divisor of 0, and the processor traps where the least number is divided by -1: both divisors are
 /// replaced by 1 and corrected.
-fn quotient(a: &Tensor, b: &Tensor) -> Result {
+fn quotient(a: &Tensor, b: &Tensor, _: DType) -> Result {
     let is_zero = b.with(c"eq.Scalar", Int(0))?;
     let divisor = b.masked(&is_zero, Int(1))?;
     if b.is(TorchType::Byte) {
@@ -197,7 +181,7 @@ fn quotient(a: &Tensor, b: &Tensor) -> Result {
 }
 
 /// The remainder by 0 is 0, as those by 1 and -1.
-fn remainder(a: &Tensor, b: &Tensor) -> Result {
+fn remainder(a: &Tensor, b: &Tensor, _: DType) -> Result {
     let mut divisor = b.masked(&b.with(c"eq.Scalar", Int(0))?, Int(1))?;
     if !b.is(TorchType::Byte) {
         divisor = divisor.masked(&b.with(c"eq.Scalar", Int(-1))?, Int(1))?;
@@ -224,50 +208,6 @@ fn shifted_right(a: &Tensor, b: &Tensor, dtype: DType) -> Result {
     if dtype.is_signed_int() { Ok(y) } else { y.masked(&beyond, Int(0)) }
 }
 
-pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Native {
-    let dtype = call.dtype();
-    let (a, b) = (ordered(&call.filled(0, dtype)?, dtype)?, ordered(&call.filled(1, dtype)?, dtype)?);
-    let op = match comparison {
-        Comparison::Eq => c"eq.Tensor",
-        Comparison::Ne => c"ne.Tensor",
-        Comparison::Lt => c"lt.Tensor",
-        Comparison::Le => c"le.Tensor",
-    };
-    a.and(op, &b).map(Some)
-}
-
-pub(crate) fn select(call: &Call<'_>) -> Native {
-    let dtype = call.ty().dtype;
-    let (a, b) = (call.filled(1, dtype)?, call.filled(2, dtype)?);
-    call.tensor(0)?.select(&a, &b).map(Some)
-}
-
-pub(crate) fn cast(call: &Call<'_>, to: DType) -> Native {
-    let (x, from) = (call.tensor(0)?, call.dtype());
-    if from == to {
-        return Ok(Some(x));
-    }
-    if to.is_bool() {
-        return widened(&x)?.with(c"ne.Scalar", Int(0)).map(Some);
-    }
-    if from.is_float() && !to.is_float() {
-        return saturated(&widened(&x)?, to);
-    }
-    // LibTorch rounds to `f32` first.
-    let is_narrow = to.is_float() && to.size() == 2;
-    let rounds_twice = is_narrow && (from == DType::F64 || (from.is_int() && from.size() > 2));
-    let Some(x) = numbers(&x, from)? else {
-        return if to.is_float() { Ok(None) } else { x.to(stored(to)).map(Some) };
-    };
-    Ok(if rounds_twice {
-        None
-    } else if is_narrow {
-        Some(x.to(TorchType::Float)?.to(stored(to))?)
-    } else {
-        Some(x.to(stored(to))?)
-    })
-}
-
 /// The integer part of floats in the range of a dtype; NaN becomes 0. LibTorch converts numbers beyond the range as the processor does.
 fn saturated(x: &Tensor, to: DType) -> Native {
     if to == DType::U64 {
@@ -289,9 +229,5 @@ fn saturated(x: &Tensor, to: DType) -> Native {
     let is_outside = is_below.and(c"bitwise_or.Tensor", &is_above)?.and(c"bitwise_or.Tensor", &is_nan)?;
     let inside = x.masked(&is_outside, Real(0.0))?.to(TorchType::Long)?;
     let y = inside.masked(&is_below, Int(least as i64))?.masked(&is_above, Int(greatest))?;
-    rounded(&y, to).map(Some)
-}
-
-pub(crate) fn bitcast(call: &Call<'_>, to: DType) -> Native {
-    call.tensor(0)?.bits_as(stored(to)).map(Some)
+    Torch::rounded(&y, to).map(Some)
 }

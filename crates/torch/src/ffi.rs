@@ -16,7 +16,7 @@ const ABI: i32 = 1;
 const MOST_AXES: usize = 64;
 
 /// The name of the engine in errors that concern every device.
-const ENGINE: &str = "libtorch";
+pub(crate) const ENGINE: &str = "libtorch";
 
 /// The lines to run where LibTorch is missing.
 const INSTALL: &str = "run `apt-get install libtorch-dev` or `pip install torch`, or set `LIBTORCH` to the folder of one; then \
@@ -24,7 +24,7 @@ const INSTALL: &str = "run `apt-get install libtorch-dev` or `pip install torch`
 
 /// The reason that LibTorch gives for a failed call.
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub struct Failure(pub(crate) String);
 
 impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -208,10 +208,9 @@ pub(crate) fn version() -> Result<String> {
 }
 
 /// The threads of an op on the processor.
-pub(crate) fn threads() -> Result<usize> {
-    let functions = functions()?;
+pub(crate) fn threads() -> usize {
     // SAFETY: it takes no arguments.
-    Ok(usize::try_from(unsafe { (functions.threads)() }).unwrap_or(1).max(1))
+    usize::try_from(unsafe { (opened().threads)() }).unwrap_or(1).max(1)
 }
 
 /// The number of devices of a type.
@@ -230,7 +229,7 @@ pub(crate) fn synchronize(place: Place) -> core::result::Result<(), Failure> {
 
 /// A tensor of LibTorch.
 #[repr(transparent)]
-pub(crate) struct Tensor(NonNull<c_void>);
+pub struct Tensor(NonNull<c_void>);
 
 // SAFETY: a handle is a counted reference, counted atomically, to a tensor that the engine never changes once it is shared.
 unsafe impl Send for Tensor {}

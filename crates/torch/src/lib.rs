@@ -3,8 +3,9 @@
 //! [`LibTorch`] is an [`Engine`](kiln_ir::Engine) whose values are PyTorch's tensors. A tour:
 //!
 //! * **Devices.** [`LibTorchDevice`] names the processor, an NVIDIA GPU (an AMD GPU in a LibTorch for ROCm) or an Apple GPU;
-//!   [`LibTorch::open`] makes the engine of one. Which of them exist follows from the LibTorch that was found.
-//! * **Ops.** Each op takes one of three ways. LibTorch's kernels run it where they give Kiln's results ([`NATIVE`] lists the kinds). The
+//!   [`LibTorch::open`](kiln_foreign::Foreign::open) makes the engine of one. Which of them exist follows from the LibTorch that was found.
+//! * **Ops.** Each op takes one of three ways. LibTorch's kernels run it where they give Kiln's results
+//!   ([`Library::NATIVE`](kiln_foreign::Library::NATIVE) lists the kinds). The
 //!   CPU engine runs it on the host where LibTorch lacks the function or the dtype. [`Expand`](kiln_ir::Expand), which every stack puts
 //!   around the engine, writes the rest in simpler ops.
 //! * **Dtypes.** All of Kiln's. `u16`, `u32` and `u64` are kept as the bits of `i16`, `i32` and `i64`, since LibTorch 1.13 lacks them; most
@@ -73,19 +74,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-mod call;
 mod composite;
 mod contraction;
-mod data;
 mod device;
 mod elementwise;
-mod engine;
 #[allow(unsafe_code)]
 mod ffi;
-mod host;
 mod index;
-mod missing;
-mod order;
+mod library;
 mod reduce;
 mod tensor;
 mod view;
@@ -94,5 +90,19 @@ mod view;
 mod tests;
 
 pub use device::{LibTorchDevice, version};
-pub use engine::{LibTorch, NATIVE, shared};
-pub use missing::Missing;
+pub use library::Torch;
+
+/// The engine of a device of LibTorch. See the [crate's tour](crate).
+///
+/// Opening a device fails when LibTorch or the device is missing; the error lists the searched places and the line to run.
+///
+/// ```
+/// use kiln_torch::{LibTorch, LibTorchDevice, version};
+/// use std::sync::Arc;
+///
+/// assert_eq!(LibTorch::open(LibTorchDevice::Cpu).is_ok(), version().is_ok());
+/// if let (Ok(a), Ok(b)) = (LibTorch::shared(LibTorchDevice::Cpu), LibTorch::shared(LibTorchDevice::Cpu)) {
+///     assert!(Arc::ptr_eq(&a, &b));
+/// }
+/// ```
+pub type LibTorch = kiln_foreign::Foreign<Torch>;

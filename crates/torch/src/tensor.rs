@@ -2,7 +2,7 @@
 
 pub(crate) use crate::ffi::Tensor;
 use crate::ffi::{Argument, Failure, call};
-use Argument::{Bool, Int, Ints, Tensors, Text};
+use Argument::{Bool, Int, Ints, Text};
 use core::ffi::CStr;
 
 /// A result of LibTorch.
@@ -33,11 +33,6 @@ pub(crate) fn ints(lengths: &[usize]) -> Vec<i64> {
 pub(crate) fn one(op: &CStr, arguments: &[Argument<'_>]) -> Result {
     let [y] = call(op, arguments)?;
     Ok(y)
-}
-
-/// The tensors one after the other along an axis.
-pub(crate) fn cat(parts: &[Tensor], axis: usize) -> Result {
-    one(c"cat", &[Tensors(parts), Int(axis as i64)])
 }
 
 impl Tensor {
@@ -81,22 +76,6 @@ impl Tensor {
         if self.is(ty) { Ok(self.clone()) } else { self.with(c"view.dtype", Int(i64::from(ty as i32))) }
     }
 
-    pub(crate) fn reshape(&self, dims: &[usize]) -> Result {
-        self.with(c"reshape", Ints(&ints(dims)))
-    }
-
-    pub(crate) fn flat(&self) -> Result {
-        self.with(c"reshape", Ints(&[-1]))
-    }
-
-    pub(crate) fn expand(&self, dims: &[usize]) -> Result {
-        self.with(c"expand", Ints(&ints(dims)))
-    }
-
-    pub(crate) fn permute(&self, axes: &[usize]) -> Result {
-        self.with(c"permute", Ints(&ints(axes)))
-    }
-
     /// The elements `start`, `start + step`, … below `end` along an axis, as a view. The step is positive.
     pub(crate) fn slice(&self, axis: usize, start: usize, end: usize, step: usize) -> Result {
         let [axis, start, end, step] = [axis, start, end, step].map(|number| Int(number as i64));
@@ -109,10 +88,6 @@ impl Tensor {
 
     pub(crate) fn flip(&self, axis: usize) -> Result {
         self.with(c"flip", Ints(&[axis as i64]))
-    }
-
-    pub(crate) fn contiguous(&self) -> Result {
-        self.map(c"contiguous")
     }
 
     /// A copy in row-major order, which shares no memory.

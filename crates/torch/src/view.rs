@@ -1,45 +1,93 @@
 //! Creation, views and movement. These run on the bits of every dtype.
 
-use crate::call::{Call, Native};
-use crate::data::stored;
-use crate::elementwise::combined;
-use crate::ffi::Argument::Int;
-use crate::tensor::{Result, Tensor, TorchType, cat, one};
-use kiln_ir::{Axes, Binary, Operand, PadAxis, SliceAxis, TensorType, UpdateMode};
+use crate::ffi::Argument::{Int, Ints, Tensors};
+use crate::library::{Call, Native, Torch, stored};
+use crate::tensor::{Result, Tensor, TorchType, ints, one};
+use kiln_foreign::{View, binary};
+use kiln_ir::{Binary, DType, PadAxis, Scalar, SliceAxis, UpdateMode};
 
-/// The greatest number up to which `f32` has every whole number.
-const WHOLE_F32: usize = 1 << 24;
-
-pub(crate) fn full(call: &Call<'_>) -> Native {
-    let Operand::Scalar(scalar) = call.inputs[0] else { return Ok(None) };
-    call.repeated(scalar, call.ty().dtype, call.dims())?.contiguous().map(Some)
-}
-
-pub(crate) fn iota(call: &Call<'_>, ty: TensorType, axis: usize) -> Native {
-    let length = ty.shape[axis];
-    let is_narrow = ty.dtype.is_float() && ty.dtype.size() == 2;
-    if is_narrow && length > WHOLE_F32 {
-        return Ok(None);
+impl View for Torch {
+    fn count(call: &Call<'_>, length: usize) -> Native {
+        // Counting is a sum of ones, which stay on the device.
+        let ones = call.repeated(Scalar::Int(1), DType::I64, &[length])?;
+        let line = one(c"cumsum", &[ones.arg(), Int(0)])?.with(c"sub.Scalar", Int(1))?;
+        let dtype = call.ty().dtype;
+        let is_narrow = dtype.is_float() && dtype.size() == 2;
+        let line = if is_narrow { line.to(TorchType::Float)? } else { line };
+        line.to(stored(dtype)).map(Some)
     }
-    // Counting is a sum of ones, which stay on the device.
-    let ones = call.repeated(kiln_ir::Scalar::Int(1), kiln_ir::DType::I64, &[length])?;
-    let line = one(c"cumsum", &[ones.arg(), Int(0)])?.with(c"sub.Scalar", Int(1))?;
-    let line = if is_narrow { line.to(TorchType::Float)? } else { line };
-    let mut dims = vec![1; ty.shape.rank()];
-    dims[axis] = length;
-    line.to(stored(ty.dtype))?.reshape(&dims)?.expand(&ty.shape)?.contiguous().map(Some)
-}
 
-pub(crate) fn reshape(call: &Call<'_>) -> Native {
-    call.tensor(0)?.reshape(call.dims()).map(Some)
-}
+    fn reshape(x: &Tensor, dims: &[usize]) -> Result {
+        x.with(c"reshape", Ints(&ints(dims)))
+    }
 
-pub(crate) fn permute(call: &Call<'_>, axes: &Axes) -> Native {
-    call.tensor(0)?.permute(&axes.to_vec()).map(Some)
-}
+    fn permute(x: &Tensor, axes: &[usize]) -> Result {
+        x.with(c"permute", Ints(&ints(axes)))
+    }
 
-pub(crate) fn broadcast(call: &Call<'_>) -> Native {
-    call.tensor(0)?.expand(call.dims()).map(Some)
+    fn broadcast(x: &Tensor, dims: &[usize]) -> Result {
+        x.with(c"expand", Ints(&ints(dims)))
+    }
+
+    fn contiguous(x: &Tensor) -> Result {
+        x.map(c"contiguous")
+    }
+
+    fn concat(parts: &[Tensor], axis: usize) -> Result {
+        one(c"cat", &[Tensors(parts), Int(axis as i64)])
+    }
+
+    fn slice(_: &Call<'_>, x: &Tensor, slices: &[SliceAxis]) -> Native {
+        reversed(&range(x, slices)?, slices).map(Some)
+    }
+
+    fn pad(call: &Call<'_>, x: &Tensor, pads: &[PadAxis], number: Scalar) -> Result {
+        let y = call.repeated(number, call.ty().dtype, call.dims())?.copied()?;
+        let mut inside = y.clone();
+        for (axis, (pad, length)) in pads.iter().zip(x.dims()).enumerate() {
+            let step = pad.interior.saturating_add(1);
+            inside = inside.slice(axis, pad.low, pad.low + (length - 1) * step + 1, step)?;
+        }
+        inside.overwrite(x)?;
+        Ok(y)
+    }
+
+    fn windows(_: &Call<'_>, x: &Tensor, axis: usize, size: usize, step: usize, dilation: usize) -> Native {
+        let reach = dilation * (size - 1) + 1;
+        let [axis, length, step] = [axis, reach, step].map(|number| Int(number as i64));
+        let y = one(c"unfold", &[x.arg(), axis, length, step])?;
+        let last = y.rank() - 1;
+        y.slice(last, 0, reach, dilation).map(Some)
+    }
+
+    fn slice_update(
+        base: &Tensor,
+        source: &Tensor,
+        slices: &[SliceAxis],
+        mode: UpdateMode,
+        dtype: DType,
+    ) -> Native {
+        let source = reversed(source, slices)?;
+        let y = base.copied()?;
+        let inside = range(&y, slices)?;
+        let function = match mode {
+            UpdateMode::Set => {
+                inside.overwrite(&source)?;
+                return Ok(Some(y));
+            }
+            UpdateMode::Add => Binary::Add,
+            UpdateMode::Mul => Binary::Mul,
+            UpdateMode::Min => Binary::Min,
+            UpdateMode::Max => Binary::Max,
+        };
+        let Some(written) = binary::<Torch>(&inside, &source, function, dtype)? else { return Ok(None) };
+        inside.overwrite(&written)?;
+        Ok(Some(y))
+    }
+
+    fn non_zero(x: &Tensor) -> Native {
+        x.map(c"nonzero").map(Some)
+    }
 }
 
 /// The range of an axis as one that ascends, and whether it is to be reversed.
@@ -69,59 +117,4 @@ fn reversed(x: &Tensor, slices: &[SliceAxis]) -> Result {
         }
     }
     Ok(x)
-}
-
-pub(crate) fn slice(call: &Call<'_>, slices: &[SliceAxis]) -> Native {
-    reversed(&range(&call.tensor(0)?, slices)?, slices).map(Some)
-}
-
-pub(crate) fn pad(call: &Call<'_>, pads: &[PadAxis]) -> Native {
-    let x = call.tensor(0)?;
-    let Operand::Scalar(scalar) = call.inputs[1] else { return Ok(None) };
-    let y = call.repeated(scalar, call.ty().dtype, call.dims())?.copied()?;
-    let mut inside = y.clone();
-    for (axis, (pad, length)) in pads.iter().zip(x.dims()).enumerate() {
-        let step = pad.interior.saturating_add(1);
-        inside = inside.slice(axis, pad.low, pad.low + (length - 1) * step + 1, step)?;
-    }
-    inside.overwrite(&x)?;
-    Ok(Some(y))
-}
-
-pub(crate) fn concat(call: &Call<'_>, axis: usize) -> Native {
-    let parts: Result<Vec<Tensor>> = (0..call.inputs.len()).map(|place| call.tensor(place)).collect();
-    cat(&parts?, axis).map(Some)
-}
-
-pub(crate) fn windows(call: &Call<'_>, axis: usize, size: usize, step: usize, dilation: usize) -> Native {
-    let x = call.tensor(0)?;
-    let reach = dilation * (size - 1) + 1;
-    let [axis, length, step] = [axis, reach, step].map(|number| Int(number as i64));
-    let y = one(c"unfold", &[x.arg(), axis, length, step])?;
-    let last = y.rank() - 1;
-    y.slice(last, 0, reach, dilation).map(Some)
-}
-
-pub(crate) fn slice_update(call: &Call<'_>, slices: &[SliceAxis], mode: UpdateMode) -> Native {
-    let (base, source) = (call.tensor(0)?, reversed(&call.tensor(1)?, slices)?);
-    let y = base.copied()?;
-    let inside = range(&y, slices)?;
-    let function = match mode {
-        UpdateMode::Set => {
-            inside.overwrite(&source)?;
-            return Ok(Some(y));
-        }
-        UpdateMode::Add => Binary::Add,
-        UpdateMode::Mul => Binary::Mul,
-        UpdateMode::Min => Binary::Min,
-        UpdateMode::Max => Binary::Max,
-    };
-    let Some(written) = combined(&inside, &source, function, call.ty().dtype)? else { return Ok(None) };
-    inside.overwrite(&written)?;
-    Ok(Some(y))
-}
-
-pub(crate) fn non_zero(call: &Call<'_>) -> Native {
-    let places = call.tensor(0)?.map(c"nonzero")?;
-    places.to(stored(call.ty().dtype)).map(Some)
 }

@@ -57,7 +57,6 @@ mod signal;
 pub use adapter::AdapterInfo;
 pub use device::{Api, WgpuDevice};
 pub use driver::{WgpuDriver, WgpuMemory};
-pub use kiln_gpu::Missing;
 pub use options::{Profile, WgpuOptions};
 pub use program::WgpuFunction;
 pub use wgpu;
