@@ -1,31 +1,28 @@
 //! A metric: the confidence of predictions.
 
-use kiln::train::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use kiln::train::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use kiln::train::{LOGITS, MetricError, Observation};
 
 /// The mean probability of the predicted class. If it is above the accuracy, the model is overconfident.
+pub(crate) type Confidence = Accumulated<ConfidenceRule>;
+
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Confidence(Accumulator);
+pub(crate) struct ConfidenceRule;
 
-impl AccumulatedMetric for Confidence {
-    fn name(&self) -> &str {
-        "confidence"
-    }
-
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.0
+impl MetricRule for ConfidenceRule {
+    fn name(&self) -> String {
+        "confidence".to_owned()
     }
 
     /// The sums stay on the device until a value is read.
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let probabilities = observation.tensor(LOGITS)?.softmax(1)?;
-        self.0.count("items", observation.num_items as f64);
-        self.0.sum("probability", probabilities.max_dim(1)?.sum()?)
+        sums.count("items", observation.num_items as f64);
+        sums.sum("probability", probabilities.max_dim(1)?.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mean = self.0.total("probability")? / self.0.total("items")?;
-        Ok(MetricValues::scalar("confidence", mean))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("probability", "items")?))
     }
 
     fn format(&self, value: f64) -> String {

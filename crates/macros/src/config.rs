@@ -2,6 +2,7 @@
 
 mod json;
 mod options;
+mod range;
 
 use crate::crate_path;
 use crate::module::crate_argument;
@@ -69,6 +70,7 @@ fn builder(input: &Input) -> TokenStream {
     let has_setter = |option: &&ConfigOption| option.has_setter && !matches!(option.start, Start::Required);
     let setters = options.iter().filter(has_setter).map(|option| {
         let (ident, ty, docs) = (&option.ident, &option.ty, &option.docs);
+        let range = option.range.iter().map(|range| format!("Range: {}.", range.words()));
         let setter = format_ident!("with_{}", ident.unraw());
         let summary = format!("Sets `{}`.", ident.unraw());
         // The builder method of an `Option` also accepts a plain value.
@@ -86,6 +88,7 @@ fn builder(input: &Input) -> TokenStream {
             #[doc = #summary]
             #[doc = ""]
             #(#docs)*
+            #(#[doc = ""] #[doc = #range])*
             #[must_use]
             #visibility fn #setter(mut self, #ident: #argument) -> Self {
                 self.#ident = #value;
@@ -93,11 +96,16 @@ fn builder(input: &Input) -> TokenStream {
             }
         }
     });
+    let ranges = options.iter().filter(|option| matches!(option.start, Start::Required));
+    let ranges = ranges.filter_map(|option| {
+        Some(format!("\n* `{}`: {}", option.ident.unraw(), option.range.as_ref()?.words()))
+    });
     quote! {
         #[automatically_derived]
         #[allow(dead_code, clippy::new_without_default)]
         impl #generics #name #arguments #clause {
             /// Returns a configuration with the required values and the defaults of all others.
+            #(#[doc = #ranges])*
             #visibility fn new(#(#parameters),*) -> Self {
                 #name { #(#values),* }
             }

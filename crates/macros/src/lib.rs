@@ -51,7 +51,10 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
 /// a builder method `with_x`. A field is required unless it is an `Option` (default `None`) or has a default:
 ///
 /// * `#[config(default = expression)]`: the default value, also for files without the field. A string literal is a
-///   `String` for a field of that type, and otherwise parsed as an expression.
+///   `String` for a field of that type, and otherwise parsed as an expression. It is the last in its attribute.
+/// * `#[config(range = "[0, 1)")]`: the range of a number, or of the numbers of an option, array or pair. Parentheses
+///   exclude a bound, and `inf` is infinity: `(0, inf)` are the finite numbers above 0. `Config::check_ranges` checks it.
+///   `expected = "text"` after it replaces the words for the range in errors.
 /// * `#[config(into = Type)]`: `with_x` takes `impl Into<Type>`, and the type of the field is `From<Type>`.
 /// * `#[config(no_setter)]`: the method `with_x` is written by hand.
 ///

@@ -1,5 +1,7 @@
 //! Configurations: hyperparameters as typed data, serialized as JSON.
 
+mod range;
+
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -7,6 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use kiln_macros::Config;
+#[doc(hidden)]
+pub use range::check_ranges;
+pub use range::{InRange, OutOfRange};
 
 /// Hyperparameters that are serialized as JSON. Derive it with [`#[derive(Config)]`](macro@crate::Config).
 ///
@@ -48,6 +53,28 @@ pub trait Config: Serialize + DeserializeOwned {
     /// and column.
     fn from_json(json: &str) -> Result<Self, ConfigError> {
         serde_json::from_str(json).map_err(|error| ConfigError::content(None, &error))
+    }
+
+    /// Checks the ranges that `#[config(range = "[0, 1)")]` declares. Types that are created from a configuration check
+    /// them then.
+    ///
+    /// ```
+    /// use kiln_nn::Config;
+    ///
+    /// #[derive(Config)]
+    /// struct NoiseConfig {
+    ///     #[config(range = "[0, 1)", default = 0.1)]
+    ///     share: f64,
+    /// }
+    ///
+    /// let error = NoiseConfig::new().with_share(1.0).check_ranges().unwrap_err();
+    /// assert_eq!(error.to_string(), "share is 1\n  hint: it must be at least 0 and below 1");
+    /// ```
+    ///
+    /// # Errors
+    /// When a number is outside of its range, or NaN. The error is that of the first such field.
+    fn check_ranges(&self) -> Result<(), OutOfRange> {
+        Ok(())
     }
 
     /// Writes the configuration to a file as JSON, atomically: if it fails, the file is unchanged.

@@ -132,7 +132,7 @@ pub use attention::{
     LearnedPositionalEncoding, LearnedPositionalEncodingConfig, PositionalEncoding, PositionalEncodingConfig,
     RotaryEncoding, RotaryEncodingConfig,
 };
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, OutOfRange};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;
 pub use layer::*;

@@ -99,6 +99,46 @@ fn enums_generics_and_empty_structs() {
     assert_eq!(Initializer::from_json(&initializer.to_json()).unwrap(), initializer);
 }
 
+#[derive(Config, Clone)]
+struct Ranges {
+    #[config(range = "[1, inf]")]
+    steps: u64,
+    #[config(range = "[0, 1)", default = 0.5)]
+    beta: f64,
+    #[config(range = "(0, inf)", expected = "above 0", default = [1.0, 2.0])]
+    sizes: [f32; 2],
+    #[config(range = "[-inf, 0]", default = (-1.0, f64::NEG_INFINITY))]
+    powers: (f64, f64),
+    #[config(range = "(-inf, inf)")]
+    offset: Option<f64>,
+}
+
+#[test]
+fn numbers_out_of_range_are_named() {
+    let error = |config: Ranges| config.check_ranges().unwrap_err().to_string();
+    let valid = Ranges::new(1);
+    valid.check_ranges().unwrap();
+    assert_eq!(error(Ranges::new(0)), "steps is 0\n  hint: it must be at least 1");
+    let expected = "\n  hint: it must be at least 0 and below 1";
+    for beta in [1.0, -0.5, f64::NAN, f64::INFINITY] {
+        assert_eq!(error(valid.clone().with_beta(beta)), format!("beta is {beta}{expected}"));
+    }
+    assert_eq!(error(valid.clone().with_sizes([1.0, 0.0])), "sizes is 0\n  hint: it must be above 0");
+    assert_eq!(error(valid.clone().with_powers((0.0, 0.25))), "powers is 0.25\n  hint: it must be at most 0");
+    assert_eq!(
+        error(valid.clone().with_powers((f64::NAN, 0.0))),
+        "powers is NaN\n  hint: it must be at most 0"
+    );
+    assert_eq!(
+        error(valid.clone().with_offset(f64::INFINITY)),
+        "offset is inf\n  hint: it must be a finite number"
+    );
+    // The first field, in the order of declaration.
+    assert!(error(valid.with_sizes([-1.0, 1.0]).with_beta(2.0)).starts_with("beta is 2"));
+    // A configuration without ranges.
+    training().check_ranges().unwrap();
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }

@@ -1,11 +1,10 @@
 //! The Adam and AdamW optimizers.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{check_ranges, optimizer_options};
+use crate::error::Result;
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_ir::{Binary, Unary};
-use kiln_nn::Config;
 use kiln_tensor::AnyTensor;
 
 /// The Adam optimizer, created by [`AdamConfig`].
@@ -17,28 +16,26 @@ pub type AdamW = PerParameter<AdamRule>;
 
 macro_rules! adam_config {
     ($(#[$doc:meta])* $config:ident, $optimizer:ident, $name:literal, $decay:literal, $decoupled:literal) => {
-        $(#[$doc])*
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Decay rate of the first moment estimate (mean of gradients), in `[0, 1)`. Default: 0.9.
-            #[config(default = 0.9)]
-            pub beta_1: f64,
-            /// Decay rate of the second moment estimate (mean of squared gradients), in `[0, 1)`. Default: 0.999.
-            #[config(default = 0.999)]
-            pub beta_2: f64,
-            /// Added to the denominator after bias correction, for numerical stability: at least 0. Default: 1e-8.
-            #[config(default = 1e-8)]
-            pub epsilon: f64,
-            #[doc = concat!("The weight decay: at least 0. Default: ", $decay, ".")]
-            #[config(default = $decay)]
-            #[config(into = crate::decay::WeightDecayConfig)]
-            pub weight_decay: f64,
-            /// Whether to use AMSGrad: the maximum of all second moment estimates so far
-            /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)). Default: no.
-            #[config(default = false)]
-            pub amsgrad: bool,
-            /// Gradient clipping before the update. Default: none.
-            pub grad_clipping: Option<GradientClipping>,
+        optimizer_options! {
+            $(#[$doc])*
+            pub struct $config: $optimizer {
+                /// Decay rate of the first moment estimate (mean of gradients). Default: 0.9.
+                #[config(range = "[0, 1)", default = 0.9)]
+                pub beta_1: f64,
+                /// Decay rate of the second moment estimate (mean of squared gradients). Default: 0.999.
+                #[config(range = "[0, 1)", default = 0.999)]
+                pub beta_2: f64,
+                /// Added to the denominator after bias correction, for numerical stability. Default: 1e-8.
+                #[config(range = "[0, inf)", default = 1e-8)]
+                pub epsilon: f64,
+            }
+            weight_decay = $decay: "The weight decay";
+            {
+                /// Whether to use AMSGrad: the maximum of all second moment estimates so far
+                /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)). Default: no.
+                #[config(default = false)]
+                pub amsgrad: bool,
+            }
         }
 
         impl $config {
@@ -47,18 +44,17 @@ macro_rules! adam_config {
             /// # Errors
             /// When an option is out of range.
             pub fn rule(&self) -> Result<AdamRule> {
+                check_ranges($name, self)?;
                 Ok(AdamRule {
-                    beta_1: below_one($name, "beta_1", self.beta_1)?,
-                    beta_2: below_one($name, "beta_2", self.beta_2)?,
-                    epsilon: not_negative($name, "epsilon", self.epsilon)?,
-                    weight_decay: not_negative($name, "weight_decay", self.weight_decay)?,
+                    beta_1: self.beta_1,
+                    beta_2: self.beta_2,
+                    epsilon: self.epsilon,
+                    weight_decay: self.weight_decay,
                     decoupled: $decoupled,
                     amsgrad: self.amsgrad,
                 })
             }
         }
-
-        optimizer_config!($config, $optimizer);
     };
 }
 

@@ -6,6 +6,7 @@ mod state;
 pub use batch_norm::update_batch_norm;
 pub use state::AverageState;
 
+use crate::config::{check_ranges, init};
 use crate::error::{OptimError, Result};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -22,8 +23,8 @@ const NAME: &str = "average";
 /// The formula is that of `torch.optim.swa_utils.get_ema_multi_avg_fn`.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct EmaConfig {
-    /// The decay rate: in `[0, 1]`. Default: 0.999.
-    #[config(default = 0.999)]
+    /// The decay rate. Default: 0.999.
+    #[config(range = "[0, 1]", default = 0.999)]
     pub decay: f64,
     /// Whether the decay of update `n`, counted from 0, is at most `(1 + n) / (10 + n)`, so that early weights are
     /// forgotten soon, as in TensorFlow's `ExponentialMovingAverage` with `num_updates`. Default: no.
@@ -34,24 +35,15 @@ pub struct EmaConfig {
     pub use_buffers: bool,
 }
 
-impl EmaConfig {
-    /// Returns the average.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> ModelAverage {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(EmaConfig, ModelAverage, "average");
 
+impl EmaConfig {
     /// Returns the average, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<ModelAverage> {
-        if !(0.0..=1.0).contains(&self.decay) {
-            return Err(OptimError::option("ema", "decay", self.decay, "between 0 and 1"));
-        }
+        check_ranges("ema", self)?;
         let method = Method::Ema { decay: self.decay, warmup: self.decay_warmup };
         Ok(ModelAverage::new(method, self.use_buffers))
     }

@@ -200,6 +200,12 @@ pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -
     Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
 }
 
+/// Checks that the value is in `(0, 1)`.
+pub(crate) fn inside_unit(owner: &'static str, option: &'static str, value: f64) -> Result<()> {
+    below_one(owner, option, value)?;
+    positive(owner, option, value).map(|_| ())
+}
+
 /// Returns the error of a momentum for an update rule that has none.
 pub(crate) fn no_momentum(owner: &'static str, momentum: f64) -> OptimError {
     let requirement =

@@ -5,7 +5,8 @@ mod memory;
 mod space;
 
 use crate::clip::read;
-use crate::error::{OptimError, Result, at_least_one, no_momentum, not_negative};
+use crate::config::{check_ranges, init};
+use crate::error::{OptimError, Result, no_momentum, not_negative};
 use crate::guard::StepId;
 use crate::state::{Places, invalid};
 use crate::{
@@ -37,19 +38,20 @@ use space::Space;
 /// ```
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct LbfgsConfig {
-    /// The greatest number of iterations of a step: at least 1. Default: 20.
-    #[config(default = 20)]
+    /// The greatest number of iterations of a step. Default: 20.
+    #[config(range = "[1, inf]", default = 20)]
     pub max_iter: u64,
-    /// The greatest number of evaluations in a step: at least 1. Default: 1.25 times `max_iter`.
+    /// The greatest number of evaluations in a step. Default: 1.25 times `max_iter`.
+    #[config(range = "[1, inf]")]
     pub max_eval: Option<u64>,
-    /// A step ends when no element of the gradient is greater: at least 0. Default: 1e-7.
-    #[config(default = 1e-7)]
+    /// A step ends when no element of the gradient is greater. Default: 1e-7.
+    #[config(range = "[0, inf)", default = 1e-7)]
     pub tolerance_grad: f64,
-    /// A step ends when no parameter, or the loss, changes by more: at least 0. Default: 1e-9.
-    #[config(default = 1e-9)]
+    /// A step ends when no parameter, or the loss, changes by more. Default: 1e-9.
+    #[config(range = "[0, inf)", default = 1e-9)]
     pub tolerance_change: f64,
-    /// The number of iterations that approximate the Hessian: at least 1. Default: 100.
-    #[config(default = 100)]
+    /// The number of iterations that approximate the Hessian. Default: 100.
+    #[config(range = "[1, inf]", default = 100)]
     pub history_size: u64,
     /// The line search. Default: [`LineSearch::Fixed`].
     #[config(default = LineSearch::Fixed)]
@@ -69,26 +71,15 @@ pub enum LineSearch {
     StrongWolfe,
 }
 
-impl LbfgsConfig {
-    /// Returns the optimizer.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> Lbfgs {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(LbfgsConfig, Lbfgs, "optimizer");
 
+impl LbfgsConfig {
     /// Returns the optimizer, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<Lbfgs> {
-        at_least_one(NAME, "max_iter", self.max_iter)?;
-        at_least_one(NAME, "max_eval", self.max_eval.unwrap_or(1))?;
-        at_least_one(NAME, "history_size", self.history_size)?;
-        not_negative(NAME, "tolerance_grad", self.tolerance_grad)?;
-        not_negative(NAME, "tolerance_change", self.tolerance_change)?;
+        check_ranges(NAME, self)?;
         let pipeline = GradientPipeline::new().with_grad_clipping(NAME, self.grad_clipping)?;
         Ok(Lbfgs { options: self.clone(), pipeline, memory: Memory::default(), steps: 0, report: None })
     }

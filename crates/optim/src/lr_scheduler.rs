@@ -242,9 +242,5 @@ impl<L: LearningRate + ?Sized> LearningRate for Arc<L> {
     }
 }
 
-fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result<u64> {
-    if value == 0 { Err(OptimError::option(owner, option, value, "at least 1")) } else { Ok(value) }
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Loss scaling: keeps 16-bit gradients from underflowing.
 
 use crate::clip::{each, largest};
-use crate::error::{OptimError, Result, below_one, positive};
+use crate::config::{check_ranges, init};
+use crate::error::{OptimError, Result, inside_unit};
 use crate::{GradientsParams, Optimizer};
 use core::panic::Location;
 use kiln_nn::{Config, Module};
@@ -15,41 +16,27 @@ pub struct LossScalerConfig {
     /// The initial scale: greater than 0. Default: 65536.
     #[config(default = 65536.0)]
     pub initial_scale: f64,
-    /// The growth factor of the scale: greater than 1. Default: 2.
-    #[config(default = 2.0)]
+    /// The growth factor of the scale. Default: 2.
+    #[config(range = "(1, inf)", default = 2.0)]
     pub growth_factor: f64,
     /// The backoff factor of the scale after non-finite gradients: between 0 and 1. Default: 0.5.
     #[config(default = 0.5)]
     pub backoff_factor: f64,
-    /// The growth interval: consecutive steps with finite gradients before the scale grows. At least 1. Default: 2000.
-    #[config(default = 2000)]
+    /// The growth interval: consecutive steps with finite gradients before the scale grows. Default: 2000.
+    #[config(range = "[1, inf]", default = 2000)]
     pub growth_interval: u64,
 }
 
-impl LossScalerConfig {
-    /// Returns the scaler.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> LossScaler {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(LossScalerConfig, LossScaler, "scaler");
 
+impl LossScalerConfig {
     /// Returns the scaler, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<LossScaler> {
-        let option =
-            |option, value: f64, requirement| Err(OptimError::option(NAME, option, value, requirement));
-        if !(self.growth_factor.is_finite() && self.growth_factor > 1.0) {
-            return option("growth_factor", self.growth_factor, "a finite number greater than 1");
-        }
-        if self.growth_interval == 0 {
-            return option("growth_interval", 0.0, "at least 1");
-        }
-        positive(NAME, "backoff_factor", below_one(NAME, "backoff_factor", self.backoff_factor)?)?;
+        check_ranges(NAME, self)?;
+        inside_unit(NAME, "backoff_factor", self.backoff_factor)?;
         let state = LossScalerState { scale: self.initial_scale, finite_steps: 0 };
         state.check()?;
         Ok(LossScaler { options: self.clone(), state })

@@ -1,38 +1,37 @@
 //! Metrics of training and validation.
 //!
-//! A [`Metric`] reads the [`Observation`] of each batch and has named [values](MetricValue): numbers, numbers per class,
-//! matrices, histograms, images or text. A metric that is a function of sums or of collected rows implements
-//! [`AccumulatedMetric`] alone, which is shorter:
+//! A [`Metric`] reads the [`Observation`] of each batch and has named [values](MetricValue): numbers, numbers per
+//! class, matrices, histograms, images or text. A metric that is a function of sums or of collected rows is an
+//! [`Accumulated`] metric, of which a [`MetricRule`] states the sums and their function:
 //!
 //! ```
-//! use kiln_train::metric::{AccumulatedMetric, Accumulator, MetricValues};
+//! use kiln_train::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 //! use kiln_train::{MetricError, Observation, PREDICTIONS, TARGETS};
 //!
 //! /// The mean of prediction minus target.
 //! #[derive(Clone, Debug, Default)]
-//! struct Bias(Accumulator);
+//! struct Bias;
 //!
-//! impl AccumulatedMetric for Bias {
-//!     fn name(&self) -> &str {
-//!         "bias"
+//! impl MetricRule for Bias {
+//!     fn name(&self) -> String {
+//!         "bias".to_owned()
 //!     }
 //!
-//!     fn accumulator(&mut self) -> &mut Accumulator {
-//!         &mut self.0
-//!     }
-//!
-//!     fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+//!     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
 //!         let difference = observation.tensor(PREDICTIONS)?.sub(observation.tensor(TARGETS)?)?;
-//!         self.0.count("items", difference.shape().num_elements() as f64);
-//!         self.0.sum("difference", difference.sum()?)
+//!         sums.count("items", difference.shape().num_elements() as f64);
+//!         sums.sum("difference", difference.sum()?)
 //!     }
 //!
-//!     fn result(&mut self) -> Result<MetricValues, MetricError> {
-//!         Ok(MetricValues::scalar("bias", self.0.total("difference")? / self.0.total("items")?))
+//!     fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+//!         Ok(MetricValues::scalar(name, sums.ratio("difference", "items")?))
 //!     }
 //! }
+//!
+//! let metric = Accumulated::of(Bias).named("valid bias");
 //! ```
 
+mod accumulated;
 mod accumulator;
 mod accuracy;
 pub mod calibration;
@@ -52,7 +51,8 @@ mod vision;
 
 use std::fmt::Debug;
 
-pub use accumulator::{AccumulatedMetric, Accumulator};
+pub use accumulated::{Accumulated, MetricRule};
+pub use accumulator::Accumulator;
 pub use accuracy::{Accuracy, AccuracyMetric};
 pub use calibration::{BrierScore, CalibrationError, CalibrationNorm};
 pub use classification::{

@@ -9,7 +9,7 @@ use kiln_optim::{AdamConfig, LbfgsConfig, LineSearch, SgdConfig, SwaConfig};
 use kiln_store::Checkpoint;
 use kiln_tensor::{Autodiff, Tensor};
 use kiln_train::loader::{Stream, TensorLoader};
-use kiln_train::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use kiln_train::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use kiln_train::{
     Callback, Context, Event, FunctionTask, History, Interrupter, Interval, KeepLast, Learner, Loader,
     MetricError, MetricValue, Observation, PREDICTIONS, Record, Result, StateVisitor, Step, StepOutput,
@@ -49,30 +49,31 @@ fn weights(learner: &Learner<Line>) -> Vec<f32> {
 }
 
 /// The mean and the histogram of absolute errors.
+type Errors = Accumulated<ErrorsRule>;
+
 #[derive(Clone, Debug, Default)]
-struct Errors(Accumulator);
+struct ErrorsRule;
 
-impl AccumulatedMetric for Errors {
-    fn name(&self) -> &str {
-        "absolute error"
+impl MetricRule for ErrorsRule {
+    fn name(&self) -> String {
+        "absolute error".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.0
+    fn add(
+        &mut self,
+        sums: &mut Accumulator,
+        observation: &Observation,
+    ) -> std::result::Result<(), MetricError> {
+        sums.append("errors", observation.tensor(PREDICTIONS)?.sub(observation.tensor(TARGETS)?)?)
     }
 
-    fn add(&mut self, observation: &Observation) -> std::result::Result<(), MetricError> {
-        let errors = observation.tensor(PREDICTIONS)?.sub(observation.tensor(TARGETS)?)?;
-        self.0.append("errors", errors)
-    }
-
-    fn result(&mut self) -> std::result::Result<MetricValues, MetricError> {
-        let errors: Vec<f64> = self.0.numbers("errors")?.iter().map(|error| error.abs()).collect();
+    fn result(&self, sums: &mut Accumulator, name: &str) -> std::result::Result<MetricValues, MetricError> {
+        let errors: Vec<f64> = sums.numbers("errors")?.iter().map(|error| error.abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         let small = errors.iter().filter(|&&error| error < 0.5).count() as f64;
         let counts = vec![small, errors.len() as f64 - small];
         let histogram = MetricValue::Histogram { edges: vec![0.0, 0.5, f64::INFINITY], counts };
-        Ok(MetricValues::scalar("absolute error", mean).with("absolute errors", histogram))
+        Ok(MetricValues::scalar(name, mean).with("absolute errors", histogram))
     }
 
     fn higher_is_better(&self) -> bool {

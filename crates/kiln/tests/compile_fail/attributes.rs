@@ -36,4 +36,16 @@ struct NoValue {
     width: usize,
 }
 
+#[derive(Config)]
+struct Malformed {
+    #[config(range = "0 to 1", default = 0.5)]
+    share: f64,
+}
+
+#[derive(Config)]
+struct EmptyRange {
+    #[config(range = "[1, 0]", default = 0.5)]
+    share: f64,
+}
+
 fn main() {}

@@ -8,7 +8,7 @@ use super::options::{Body, ConfigOption, Start, Variant};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Fields, Ident};
+use syn::{Fields, Ident, LitStr};
 
 pub(crate) fn impls(input: &Input) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
@@ -22,6 +22,10 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
     let (serialize, copy) = match &input.body {
         Body::Struct(options) => (write_struct(input, options), copy_of_struct(input, options)),
         Body::Enum(variants) => (write_enum(input, variants), copy_of_enum(input, variants)),
+    };
+    let check = match &input.body {
+        Body::Struct(options) => check_ranges(krate, options),
+        Body::Enum(_) => TokenStream::new(),
     };
     let mut read_generics = input.generics.clone();
     read_generics.params.insert(0, syn::parse_quote!('de));
@@ -51,13 +55,32 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
         };
 
         #[automatically_derived]
-        impl #generics #krate::Config for #name #arguments #both {}
+        impl #generics #krate::Config for #name #arguments #both { #check }
 
         #[automatically_derived]
         impl #generics ::core::fmt::Display for #name #arguments #both {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 #krate::config::display(self, f)
             }
+        }
+    }
+}
+
+/// The check of the fields with ranges: one call with a row for each, to keep the generated code small.
+fn check_ranges(krate: &TokenStream, options: &[ConfigOption]) -> TokenStream {
+    let rows = options.iter().filter_map(|option| {
+        let range = option.range.as_ref()?;
+        let (ident, name, bounds) = (&option.ident, text(&option.ident), range.expression());
+        let expected = range.expected.as_ref().map_or_else(|| range.words(), LitStr::value);
+        Some(quote!((&self.#ident, #name, #bounds, #expected)))
+    });
+    let rows: Vec<TokenStream> = rows.collect();
+    if rows.is_empty() {
+        return TokenStream::new();
+    }
+    quote! {
+        fn check_ranges(&self) -> ::core::result::Result<(), #krate::OutOfRange> {
+            #krate::config::check_ranges(&[#(#rows),*])
         }
     }
 }

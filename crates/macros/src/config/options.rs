@@ -1,5 +1,6 @@
 //! The fields of a configuration.
 
+use super::range::Range;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Data, Error, Fields, Ident, LitStr, Result, Type};
@@ -19,6 +20,8 @@ pub(crate) struct ConfigOption {
     pub(crate) into: Option<Type>,
     /// Whether the builder method is generated.
     pub(crate) has_setter: bool,
+    /// The range of its numbers.
+    pub(crate) range: Option<Range>,
 }
 
 /// The initial value of a field.
@@ -80,7 +83,7 @@ impl ConfigOption {
             return Err(Error::new_spanned(&field, "the fields of a configuration need names"));
         };
         let mut start = if is_named(&field.ty, "Option") { Start::Absent } else { Start::Required };
-        let (mut into, mut has_setter) = (None, true);
+        let (mut into, mut has_setter, mut range) = (None, true, None::<Range>);
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("config")) {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("no_setter") {
@@ -91,15 +94,26 @@ impl ConfigOption {
                     into = Some(meta.value()?.parse()?);
                     return Ok(());
                 }
+                if meta.path.is_ident("range") {
+                    range = Some(Range::parse(&meta.value()?.parse()?)?);
+                    return Ok(());
+                }
+                if meta.path.is_ident("expected") {
+                    let range = range.as_mut().ok_or_else(|| meta.error("expected `range` before it"))?;
+                    range.expected = Some(meta.value()?.parse()?);
+                    return Ok(());
+                }
                 if !meta.path.is_ident("default") {
-                    return Err(meta.error("expected `default = expression`, `into = Type` or `no_setter`"));
+                    return Err(meta.error(
+                        "expected `range = \"[low, high]\"`, `default = expression`, `into = Type` or `no_setter`",
+                    ));
                 }
                 start = Start::Default(default(meta.value()?, &field.ty)?);
                 Ok(())
             })?;
         }
         let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
-        Ok(ConfigOption { ident, ty: field.ty, docs, start, into, has_setter })
+        Ok(ConfigOption { ident, ty: field.ty, docs, start, into, has_setter, range })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Schedules of schedules.
 
-use super::{LearningRate, ScheduleState, at_least_one};
-use crate::error::Result;
+use super::{LearningRate, ScheduleState};
+use crate::error::{Result, at_least_one};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiln_nn::Config;

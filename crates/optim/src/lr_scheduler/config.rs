@@ -2,9 +2,9 @@
 
 use super::{
     Composed, Cosine, Exponential, LearningRate, Linear, Noam, Repeat, Scheduler, SchedulerReduction,
-    Sequential, Step, at_least_one,
+    Sequential, Step,
 };
-use crate::error::{OptimError, Result};
+use crate::error::{OptimError, Result, at_least_one};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiln_nn::Config;

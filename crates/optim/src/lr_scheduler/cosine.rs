@@ -2,8 +2,8 @@
 
 pub use super::config::{CosineAnnealingLrScheduler, CosineAnnealingLrSchedulerConfig};
 
-use super::{LearningRate, at_least_one};
-use crate::error::{Result, not_negative};
+use super::LearningRate;
+use crate::error::{Result, at_least_one, not_negative};
 use core::f64::consts::PI;
 
 /// Cosine annealing from `start` to `end` over a number of steps, then `end`

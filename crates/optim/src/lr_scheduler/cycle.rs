@@ -1,7 +1,8 @@
 //! Cyclical schedules.
 
-use super::{LearningRate, at_least_one};
-use crate::error::{OptimError, Result, below_one, not_negative, positive};
+use super::LearningRate;
+use crate::config::{check_ranges, init};
+use crate::error::Result;
 use core::f64::consts::PI;
 use kiln_nn::Config;
 
@@ -27,21 +28,23 @@ impl AnnealStrategy {
 /// Options of [`OneCycle`], with the defaults of `torch.optim.lr_scheduler.OneCycleLR`.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct OneCycleConfig {
-    /// The greatest rate: finite and at least 0.
+    /// The greatest rate.
+    #[config(range = "[0, inf)")]
     pub max_lr: f64,
-    /// The number of steps: at least 1.
+    /// The number of steps.
+    #[config(range = "[1, inf]")]
     pub total_steps: u64,
-    /// The fraction of the steps in which the rate rises: in `[0, 1]`. Default: 0.3.
-    #[config(default = 0.3)]
+    /// The fraction of the steps in which the rate rises. Default: 0.3.
+    #[config(range = "[0, 1]", default = 0.3)]
     pub pct_start: f64,
     /// The shape of rise and fall. Default: cosine.
     #[config(default = AnnealStrategy::Cosine)]
     pub anneal_strategy: AnnealStrategy,
-    /// The initial rate is `max_lr / div_factor`. Greater than 0. Default: 25.
-    #[config(default = 25.0)]
+    /// The initial rate is `max_lr / div_factor`. Default: 25.
+    #[config(range = "(0, inf)", default = 25.0)]
     pub div_factor: f64,
-    /// The final rate is `max_lr / div_factor / final_div_factor`. Greater than 0. Default: 10000.
-    #[config(default = 1e4)]
+    /// The final rate is `max_lr / div_factor / final_div_factor`. Default: 10000.
+    #[config(range = "(0, inf)", default = 1e4)]
     pub final_div_factor: f64,
     /// Whether the fall to the initial rate takes as many steps as the rise, and a third phase falls to the final rate.
     /// Otherwise one phase falls from the greatest to the final rate. Default: no.
@@ -51,39 +54,27 @@ pub struct OneCycleConfig {
     /// [`Optimizer::set_momentum`](crate::Optimizer::set_momentum). Default: no (PyTorch: yes).
     #[config(default = false)]
     pub cycle_momentum: bool,
-    /// The momentum at the greatest rate: in `[0, 1)`. Default: 0.85.
-    #[config(default = 0.85)]
+    /// The momentum at the greatest rate. Default: 0.85.
+    #[config(range = "[0, 1)", default = 0.85)]
     pub base_momentum: f64,
-    /// The momentum at the least rate: in `[0, 1)`. Default: 0.95.
-    #[config(default = 0.95)]
+    /// The momentum at the least rate. Default: 0.95.
+    #[config(range = "[0, 1)", default = 0.95)]
     pub max_momentum: f64,
 }
 
-impl OneCycleConfig {
-    /// Returns the schedule.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> OneCycle {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(OneCycleConfig, OneCycle, "schedule");
 
+impl OneCycleConfig {
     /// Returns the schedule, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<OneCycle> {
-        const NAME: &str = "one_cycle";
-        let peak = not_negative(NAME, "max_lr", self.max_lr)?;
-        let last = at_least_one(NAME, "total_steps", self.total_steps)? - 1;
-        if !(0.0..=1.0).contains(&self.pct_start) {
-            return Err(OptimError::option(NAME, "pct_start", self.pct_start, "between 0 and 1"));
-        }
-        let initial = peak / positive(NAME, "div_factor", self.div_factor)?;
-        let end = initial / positive(NAME, "final_div_factor", self.final_div_factor)?;
-        let low = below_one(NAME, "base_momentum", self.base_momentum)?;
-        let high = below_one(NAME, "max_momentum", self.max_momentum)?;
+        check_ranges("one_cycle", self)?;
+        let (peak, last) = (self.max_lr, self.total_steps - 1);
+        let initial = peak / self.div_factor;
+        let end = initial / self.final_div_factor;
+        let (low, high) = (self.base_momentum, self.max_momentum);
         let rise = self.pct_start * self.total_steps as f64;
         let first = Phase { end: rise - 1.0, rate: [initial, peak], momentum: [high, low] };
         let last_step = last as f64;
@@ -181,65 +172,54 @@ pub enum CyclicMode {
 /// Options of [`Cyclic`], with the defaults of `torch.optim.lr_scheduler.CyclicLR`.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct CyclicConfig {
-    /// The rate at the start of each cycle: finite and at least 0.
+    /// The rate at the start of each cycle.
+    #[config(range = "[0, inf)")]
     pub base_lr: f64,
-    /// The greatest rate of the first cycle: finite and at least 0.
+    /// The greatest rate of the first cycle.
+    #[config(range = "[0, inf)")]
     pub max_lr: f64,
-    /// The number of steps in which the rate rises: at least 1. Default: 2000.
-    #[config(default = 2000)]
+    /// The number of steps in which the rate rises. Default: 2000.
+    #[config(range = "[1, inf]", default = 2000)]
     pub step_size_up: u64,
-    /// The number of steps in which the rate falls: at least 1. Default: `step_size_up`.
+    /// The number of steps in which the rate falls. Default: `step_size_up`.
+    #[config(range = "[1, inf]")]
     pub step_size_down: Option<u64>,
     /// The change of the amplitude. Default: triangular.
     #[config(default = CyclicMode::Triangular)]
     pub mode: CyclicMode,
-    /// The factor of [`CyclicMode::ExpRange`]: greater than 0. Default: 1.
-    #[config(default = 1.0)]
+    /// The factor of [`CyclicMode::ExpRange`]. Default: 1.
+    #[config(range = "(0, inf)", default = 1.0)]
     pub gamma: f64,
     /// Whether the momentum cycles inversely to the rate, between `max_momentum` and `base_momentum`: that of
     /// [`Optimizer::set_momentum`](crate::Optimizer::set_momentum). Default: no (PyTorch: yes).
     #[config(default = false)]
     pub cycle_momentum: bool,
-    /// The momentum at the greatest rate of the first cycle: in `[0, 1)`. Default: 0.8.
-    #[config(default = 0.8)]
+    /// The momentum at the greatest rate of the first cycle. Default: 0.8.
+    #[config(range = "[0, 1)", default = 0.8)]
     pub base_momentum: f64,
-    /// The momentum at the least rate: in `[0, 1)`. Default: 0.9.
-    #[config(default = 0.9)]
+    /// The momentum at the least rate. Default: 0.9.
+    #[config(range = "[0, 1)", default = 0.9)]
     pub max_momentum: f64,
 }
 
-impl CyclicConfig {
-    /// Returns the schedule.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> Cyclic {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(CyclicConfig, Cyclic, "schedule");
 
+impl CyclicConfig {
     /// Returns the schedule, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<Cyclic> {
-        const NAME: &str = "cyclic";
-        let down = self.step_size_down.unwrap_or(self.step_size_up);
+        check_ranges("cyclic", self)?;
         Ok(Cyclic {
-            base: not_negative(NAME, "base_lr", self.base_lr)?,
-            max: not_negative(NAME, "max_lr", self.max_lr)?,
-            up: at_least_one(NAME, "step_size_up", self.step_size_up)?,
-            down: at_least_one(NAME, "step_size_down", down)?,
+            base: self.base_lr,
+            max: self.max_lr,
+            up: self.step_size_up,
+            down: self.step_size_down.unwrap_or(self.step_size_up),
             mode: self.mode,
-            gamma: positive(NAME, "gamma", self.gamma)?,
-            momentum: self.momentum(NAME)?,
+            gamma: self.gamma,
+            momentum: self.cycle_momentum.then_some([self.max_momentum, self.base_momentum]),
         })
-    }
-
-    fn momentum(&self, name: &'static str) -> Result<Option<[f64; 2]>> {
-        let low = below_one(name, "base_momentum", self.base_momentum)?;
-        let high = below_one(name, "max_momentum", self.max_momentum)?;
-        Ok(self.cycle_momentum.then_some([high, low]))
     }
 }
 

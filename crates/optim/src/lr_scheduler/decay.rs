@@ -1,7 +1,7 @@
 //! Decay by a factor.
 
-use super::{LearningRate, at_least_one};
-use crate::error::{OptimError, Result, not_negative, positive};
+use super::LearningRate;
+use crate::error::{OptimError, Result, at_least_one, not_negative, positive};
 use alloc::vec::Vec;
 
 /// Step decay: multiplies the rate by `gamma` every `every` steps, as `torch.optim.lr_scheduler.StepLR` does (`gamma` is

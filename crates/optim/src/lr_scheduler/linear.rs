@@ -2,8 +2,8 @@
 
 pub use super::config::{LinearLrScheduler, LinearLrSchedulerConfig};
 
-use super::{LearningRate, at_least_one};
-use crate::error::{Result, not_negative, positive};
+use super::LearningRate;
+use crate::error::{Result, at_least_one, not_negative, positive};
 
 /// Linear interpolation from `start` to `end` over a number of steps, then `end`: warm-up or decay.
 ///

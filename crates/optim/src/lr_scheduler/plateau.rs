@@ -1,7 +1,8 @@
 //! Reduction on a plateau of a metric.
 
 use super::{LearningRate, ScheduleState};
-use crate::error::{OptimError, Result, below_one, not_negative};
+use crate::config::{check_ranges, init};
+use crate::error::{OptimError, Result, not_negative};
 use kiln_nn::Config;
 
 const NAME: &str = "reduce_on_plateau";
@@ -27,19 +28,20 @@ pub enum ThresholdMode {
 /// Options of [`ReduceOnPlateau`], with the defaults of `torch.optim.lr_scheduler.ReduceLROnPlateau`.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct ReduceOnPlateauConfig {
-    /// The initial rate: finite and at least 0.
+    /// The initial rate.
+    #[config(range = "[0, inf)")]
     pub initial_lr: f64,
     /// The direction in which the metric improves. Default: min.
     #[config(default = PlateauMode::Min)]
     pub mode: PlateauMode,
-    /// The factor of the rate: in `[0, 1)`. Default: 0.1.
-    #[config(default = 0.1)]
+    /// The factor of the rate. Default: 0.1.
+    #[config(range = "[0, 1)", default = 0.1)]
     pub factor: f64,
     /// The number of metrics without improvement that do not reduce the rate. Default: 10.
     #[config(default = 10)]
     pub patience: u64,
-    /// The least change that is an improvement: finite and at least 0. Default: 1e-4.
-    #[config(default = 1e-4)]
+    /// The least change that is an improvement. Default: 1e-4.
+    #[config(range = "[0, inf)", default = 1e-4)]
     pub threshold: f64,
     /// The meaning of the threshold. Default: relative.
     #[config(default = ThresholdMode::Relative)]
@@ -47,39 +49,28 @@ pub struct ReduceOnPlateauConfig {
     /// The number of metrics after a reduction that do not count as without improvement. Default: 0.
     #[config(default = 0)]
     pub cooldown: u64,
-    /// The lower bound of the rate: finite and at least 0. Default: 0.
-    #[config(default = 0.0)]
+    /// The lower bound of the rate. Default: 0.
+    #[config(range = "[0, inf)", default = 0.0)]
     pub min_lr: f64,
-    /// The rate does not change if it would change by at most this: finite and at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
+    /// The rate does not change if it would change by at most this. Default: 1e-8.
+    #[config(range = "[0, inf)", default = 1e-8)]
     pub epsilon: f64,
 }
 
-impl ReduceOnPlateauConfig {
-    /// Returns the schedule.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> ReduceOnPlateau {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(ReduceOnPlateauConfig, ReduceOnPlateau, "schedule");
 
+impl ReduceOnPlateauConfig {
     /// Returns the schedule, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<ReduceOnPlateau> {
-        let learning_rate = not_negative(NAME, "initial_lr", self.initial_lr)?;
-        below_one(NAME, "factor", self.factor)?;
-        not_negative(NAME, "threshold", self.threshold)?;
-        not_negative(NAME, "min_lr", self.min_lr)?;
-        not_negative(NAME, "epsilon", self.epsilon)?;
+        check_ranges(NAME, self)?;
         let best = match self.mode {
             PlateauMode::Min => f64::INFINITY,
             PlateauMode::Max => f64::NEG_INFINITY,
         };
-        let progress = Progress { learning_rate, best, num_bad: 0, cooldown: 0 };
+        let progress = Progress { learning_rate: self.initial_lr, best, num_bad: 0, cooldown: 0 };
         Ok(ReduceOnPlateau { options: self.clone(), progress })
     }
 }

@@ -1,7 +1,7 @@
 //! Schedules proportional to the inverse square root of the step.
 
-use super::{LearningRate, at_least_one};
-use crate::error::{Result, not_negative};
+use super::LearningRate;
+use crate::error::{Result, at_least_one, not_negative};
 
 /// The schedule of the Transformer ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)):
 /// `factor · model_size^-0.5 · min(n^-0.5, n · warmup_steps^-1.5)` with `n = step + 1`.

@@ -1,7 +1,8 @@
 //! Warm-up: around any schedule, before cosine annealing, and before a constant rate with a final decay.
 
-use super::{Cosine, LearningRate, ScheduleState, at_least_one};
-use crate::error::{OptimError, Result, not_negative};
+use super::{Cosine, LearningRate, ScheduleState};
+use crate::config::{check_ranges, init};
+use crate::error::{OptimError, Result, at_least_one, not_negative};
 use core::f64::consts::PI;
 use kiln_nn::Config;
 
@@ -151,41 +152,33 @@ impl DecayShape {
 /// Options of [`WarmupStableDecay`].
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct WarmupStableDecayConfig {
-    /// The rate after warm-up: finite and at least 0.
+    /// The rate after warm-up.
+    #[config(range = "[0, inf)")]
     pub peak: f64,
     /// The number of steps of linear warm-up from 0.
     pub warmup_steps: u64,
     /// The number of steps at the peak rate.
     pub stable_steps: u64,
-    /// The number of steps of the final decay: at least 1. About 10 to 20 % of all steps are common.
+    /// The number of steps of the final decay. About 10 to 20 % of all steps are common.
+    #[config(range = "[1, inf]")]
     pub decay_steps: u64,
-    /// The final rate: finite and at least 0. Default: 0.
-    #[config(default = 0.0)]
+    /// The final rate. Default: 0.
+    #[config(range = "[0, inf)", default = 0.0)]
     pub end: f64,
     /// The shape of the decay. Default: `1 - √x`.
     #[config(default = DecayShape::OneMinusSqrt)]
     pub shape: DecayShape,
 }
 
-impl WarmupStableDecayConfig {
-    /// Returns the schedule.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> WarmupStableDecay {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
+init!(WarmupStableDecayConfig, WarmupStableDecay, "schedule");
 
+impl WarmupStableDecayConfig {
     /// Returns the schedule, or the error of an invalid option.
     ///
     /// # Errors
     /// When an option is out of range.
     pub fn try_init(&self) -> Result<WarmupStableDecay> {
-        const NAME: &str = "warmup_stable_decay";
-        not_negative(NAME, "peak", self.peak)?;
-        not_negative(NAME, "end", self.end)?;
-        at_least_one(NAME, "decay_steps", self.decay_steps)?;
+        check_ranges("warmup_stable_decay", self)?;
         Ok(WarmupStableDecay { options: self.clone() })
     }
 }

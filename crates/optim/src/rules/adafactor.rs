@@ -1,80 +1,49 @@
 //! The Adafactor optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{OptimError, Result, not_negative, positive};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ascent, ema, norm, times};
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::DType;
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The Adafactor optimizer, created by [`AdafactorConfig`].
 pub type Adafactor = PerParameter<AdafactorRule>;
 
-/// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern
-/// 2018](https://arxiv.org/abs/1804.04235)), with the formulas of `torch.optim.Adafactor`. A usual learning rate is
-/// 0.01.
-///
-/// With gradient `g` at step `t`, `w = t^beta_2_decay` and RMS the root of the mean of squares:
-///
-/// * matrices: `r` and `c` are moving means, with weight `w`, of the means of `g^2` along the last and the last but one
-///   axis; `v = r c / max(mean(r), epsilon_1)`. Parameters of more axes are batches of matrices.
-/// * vectors and scalars: `v` is the moving mean of `g^2` with weight `w`
-/// * `u = g / sqrt(max(v, epsilon_1^2))`
-/// * `p = (1 - lr weight_decay) p - max(epsilon_2, RMS(p)) min(lr, 1 / sqrt(t)) u / max(1, RMS(u) / d)`
-///
-/// ```
-/// use kiln_optim::AdafactorConfig;
-///
-/// let optimizer = AdafactorConfig::new().with_weight_decay(0.01).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct AdafactorConfig {
-    /// The power of the step count that is the weight of the new second moment: at most 0. Default: -0.8.
-    #[config(default = -0.8)]
-    pub beta_2_decay: f64,
-    /// The smallest root of a second moment: at least 0. Default: the machine epsilon of the parameter's dtype.
-    pub epsilon_1: Option<f64>,
-    /// The smallest scale of a parameter: at least 0. Default: 0.001.
-    #[config(default = 1e-3)]
-    pub epsilon_2: f64,
-    /// The clipping threshold of the update's RMS: greater than 0. Default: 1.
-    #[config(default = 1.0)]
-    pub d: f64,
-    /// The decoupled weight decay: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl AdafactorConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern
+    /// 2018](https://arxiv.org/abs/1804.04235)), with the formulas of `torch.optim.Adafactor`. A usual learning rate is
+    /// 0.01.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<AdafactorRule> {
-        if self.beta_2_decay.is_nan() || self.beta_2_decay > 0.0 {
-            return Err(OptimError::option("adafactor", "beta_2_decay", self.beta_2_decay, "at most 0"));
-        }
-        not_negative("adafactor", "epsilon_1", self.epsilon_1.unwrap_or(0.0))?;
-        not_negative("adafactor", "epsilon_2", self.epsilon_2)?;
-        positive("adafactor", "d", self.d)?;
-        not_negative("adafactor", "weight_decay", self.weight_decay)?;
-        Ok(AdafactorRule { options: self.clone() })
+    /// With gradient `g` at step `t`, `w = t^beta_2_decay` and RMS the root of the mean of squares:
+    ///
+    /// * matrices: `r` and `c` are moving means, with weight `w`, of the means of `g^2` along the last and the last but
+    ///   one axis; `v = r c / max(mean(r), epsilon_1)`. Parameters of more axes are batches of matrices.
+    /// * vectors and scalars: `v` is the moving mean of `g^2` with weight `w`
+    /// * `u = g / sqrt(max(v, epsilon_1^2))`
+    /// * `p = (1 - lr weight_decay) p - max(epsilon_2, RMS(p)) min(lr, 1 / sqrt(t)) u / max(1, RMS(u) / d)`
+    ///
+    /// ```
+    /// use kiln_optim::AdafactorConfig;
+    ///
+    /// let optimizer = AdafactorConfig::new().with_weight_decay(0.01).init();
+    /// ```
+    pub struct AdafactorConfig: Adafactor, AdafactorRule, "adafactor" {
+        /// The power of the step count that is the weight of the new second moment. Default: -0.8.
+        #[config(range = "[-inf, 0]", default = -0.8)]
+        pub beta_2_decay: f64,
+        /// The smallest root of a second moment. Default: the machine epsilon of the parameter's dtype.
+        #[config(range = "[0, inf)")]
+        pub epsilon_1: Option<f64>,
+        /// The smallest scale of a parameter. Default: 0.001.
+        #[config(range = "[0, inf)", default = 1e-3)]
+        pub epsilon_2: f64,
+        /// The clipping threshold of the update's RMS. Default: 1.
+        #[config(range = "(0, inf)", default = 1.0)]
+        pub d: f64,
     }
-}
-
-optimizer_config!(AdafactorConfig, Adafactor);
-
-/// The update rule of [`Adafactor`].
-#[derive(Clone, Debug)]
-pub struct AdafactorRule {
-    options: AdafactorConfig,
+    weight_decay = 0.0: "The decoupled weight decay";
+    maximize = false;
 }
 
 const ROWS: &str = "row_var";
@@ -82,9 +51,7 @@ const COLUMNS: &str = "col_var";
 const VARIANCE: &str = "variance";
 
 impl UpdateRule for AdafactorRule {
-    fn name(&self) -> &'static str {
-        "adafactor"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[ROWS, COLUMNS, VARIANCE]
@@ -92,10 +59,6 @@ impl UpdateRule for AdafactorRule {
 
     fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::NonNegative
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {

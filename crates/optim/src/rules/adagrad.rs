@@ -1,77 +1,46 @@
 //! The Adagrad optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::ascent;
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::AnyTensor;
 
 /// The Adagrad optimizer, created by [`AdagradConfig`].
 pub type Adagrad = PerParameter<AdagradRule>;
 
-/// Options of [`Adagrad`] ([Duchi et al. 2011](https://jmlr.org/papers/v12/duchi11a.html)), with the formulas of
-/// `torch.optim.Adagrad`. A usual learning rate is 0.01.
-///
-/// With gradient `g` at step `t`: `g += weight_decay p`, `s += g^2`, and the parameter changes by
-/// `-lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + epsilon)`.
-///
-/// ```
-/// use kiln_optim::AdagradConfig;
-///
-/// let optimizer = AdagradConfig::new().with_lr_decay(0.01).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct AdagradConfig {
-    /// The decay of the learning rate: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    pub lr_decay: f64,
-    /// The initial sum of squares: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    pub initial_accumulator_value: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-10.
-    #[config(default = 1e-10)]
-    pub epsilon: f64,
-    /// The weight decay (L2 penalty): at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl AdagradConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Adagrad`] ([Duchi et al. 2011](https://jmlr.org/papers/v12/duchi11a.html)), with the formulas of
+    /// `torch.optim.Adagrad`. A usual learning rate is 0.01.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<AdagradRule> {
-        not_negative("adagrad", "lr_decay", self.lr_decay)?;
-        not_negative("adagrad", "initial_accumulator_value", self.initial_accumulator_value)?;
-        not_negative("adagrad", "epsilon", self.epsilon)?;
-        not_negative("adagrad", "weight_decay", self.weight_decay)?;
-        Ok(AdagradRule { options: self.clone() })
+    /// With gradient `g` at step `t`: `g += weight_decay p`, `s += g^2`, and the parameter changes by
+    /// `-lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + epsilon)`.
+    ///
+    /// ```
+    /// use kiln_optim::AdagradConfig;
+    ///
+    /// let optimizer = AdagradConfig::new().with_lr_decay(0.01).init();
+    /// ```
+    pub struct AdagradConfig: Adagrad, AdagradRule, "adagrad" {
+        /// The decay of the learning rate. Default: 0.
+        #[config(range = "[0, inf)", default = 0.0)]
+        pub lr_decay: f64,
+        /// The initial sum of squares. Default: 0.
+        #[config(range = "[0, inf)", default = 0.0)]
+        pub initial_accumulator_value: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-10.
+        #[config(range = "[0, inf)", default = 1e-10)]
+        pub epsilon: f64,
     }
-}
-
-optimizer_config!(AdagradConfig, Adagrad);
-
-/// The update rule of [`Adagrad`].
-#[derive(Clone, Debug)]
-pub struct AdagradRule {
-    options: AdagradConfig,
+    weight_decay = 0.0: "The weight decay (L2 penalty)";
+    maximize = false;
 }
 
 const SUM: &str = "sum";
 
 impl UpdateRule for AdagradRule {
-    fn name(&self) -> &'static str {
-        "adagrad"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[SUM]
@@ -79,10 +48,6 @@ impl UpdateRule for AdagradRule {
 
     fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::NonNegative
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn update(

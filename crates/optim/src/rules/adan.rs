@@ -1,76 +1,50 @@
 //! The Adan optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::ema;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::AnyTensor;
 
 /// The Adan optimizer, created by [`AdanConfig`].
 pub type Adan = PerParameter<AdanRule>;
 
-/// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the
-/// formulas and defaults of the authors' code. A usual learning rate is 0.001.
-///
-/// With gradient `g` and its change `d` since the last step (0 at the first), at step `t`:
-///
-/// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) d`,
-///   `n = beta_3 n + (1 - beta_3) (g + beta_2 d)^2`
-/// * `u = (m / (1 - beta_1^t) + beta_2 v / (1 - beta_2^t)) / (sqrt(n / (1 - beta_3^t)) + epsilon)`
-/// * `p = (p - lr u) / (1 + lr weight_decay)`; with `no_prox`, `p = (1 - lr weight_decay) p - lr u`
-///
-/// ```
-/// use kiln_optim::AdanConfig;
-///
-/// let optimizer = AdanConfig::new().with_weight_decay(0.02).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct AdanConfig {
-    /// Decay rate of the first moment estimate, in `[0, 1)`. Default: 0.98.
-    #[config(default = 0.98)]
-    pub beta_1: f64,
-    /// Decay rate of the mean of gradient differences, in `[0, 1)`. Default: 0.92.
-    #[config(default = 0.92)]
-    pub beta_2: f64,
-    /// Decay rate of the second moment estimate, in `[0, 1)`. Default: 0.99.
-    #[config(default = 0.99)]
-    pub beta_3: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The decoupled weight decay: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether weight decay is applied as in AdamW, not as a proximal step. Default: no.
-    #[config(default = false)]
-    pub no_prox: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl AdanConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the
+    /// formulas and defaults of the authors' code. A usual learning rate is 0.001.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<AdanRule> {
-        below_one("adan", "beta_1", self.beta_1)?;
-        below_one("adan", "beta_2", self.beta_2)?;
-        below_one("adan", "beta_3", self.beta_3)?;
-        not_negative("adan", "epsilon", self.epsilon)?;
-        not_negative("adan", "weight_decay", self.weight_decay)?;
-        Ok(AdanRule { options: self.clone() })
+    /// With gradient `g` and its change `d` since the last step (0 at the first), at step `t`:
+    ///
+    /// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) d`,
+    ///   `n = beta_3 n + (1 - beta_3) (g + beta_2 d)^2`
+    /// * `u = (m / (1 - beta_1^t) + beta_2 v / (1 - beta_2^t)) / (sqrt(n / (1 - beta_3^t)) + epsilon)`
+    /// * `p = (p - lr u) / (1 + lr weight_decay)`; with `no_prox`, `p = (1 - lr weight_decay) p - lr u`
+    ///
+    /// ```
+    /// use kiln_optim::AdanConfig;
+    ///
+    /// let optimizer = AdanConfig::new().with_weight_decay(0.02).init();
+    /// ```
+    pub struct AdanConfig: Adan, AdanRule, "adan" {
+        /// Decay rate of the first moment estimate. Default: 0.98.
+        #[config(range = "[0, 1)", default = 0.98)]
+        pub beta_1: f64,
+        /// Decay rate of the mean of gradient differences. Default: 0.92.
+        #[config(range = "[0, 1)", default = 0.92)]
+        pub beta_2: f64,
+        /// Decay rate of the second moment estimate. Default: 0.99.
+        #[config(range = "[0, 1)", default = 0.99)]
+        pub beta_3: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
     }
-}
-
-optimizer_config!(AdanConfig, Adan);
-
-/// The update rule of [`Adan`].
-#[derive(Clone, Debug)]
-pub struct AdanRule {
-    options: AdanConfig,
+    weight_decay = 0.0: "The decoupled weight decay";
+    {
+        /// Whether weight decay is applied as in AdamW, not as a proximal step. Default: no.
+        #[config(default = false)]
+        pub no_prox: bool,
+    }
 }
 
 const MEAN: &str = "exp_avg";
@@ -79,9 +53,7 @@ const SQUARES: &str = "exp_avg_sq";
 const PREVIOUS: &str = "previous_grad";
 
 impl UpdateRule for AdanRule {
-    fn name(&self) -> &'static str {
-        "adan"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[MEAN, CHANGE, SQUARES, PREVIOUS]
@@ -89,10 +61,6 @@ impl UpdateRule for AdanRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn update(

@@ -1,79 +1,48 @@
 //! The averaged SGD optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::ascent;
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::AnyTensor;
 
 /// The averaged SGD optimizer, created by [`AsgdConfig`].
 pub type Asgd = PerParameter<AsgdRule>;
 
-/// Options of [`Asgd`], averaged SGD ([Polyak and Juditsky 1992](https://dl.acm.org/doi/10.1137/0330046)), with the
-/// formulas of `torch.optim.ASGD`. A usual learning rate is 0.01.
-///
-/// With gradient `g` at step `t`, `eta = lr / (1 + lambda lr (t - 1))^alpha` and `mu = 1 / max(1, t - 1 - t0)`:
-///
-/// * `g += weight_decay p`, `p = (1 - lambda eta) p - eta g`
-/// * `a += mu (p - a)`: the average. It is the slot `ax` of the [state](crate::OptimizerState), as in PyTorch.
-///
-/// ```
-/// use kiln_optim::AsgdConfig;
-///
-/// let optimizer = AsgdConfig::new().with_t0(100.0).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct AsgdConfig {
-    /// The decay term: at least 0. Default: 1e-4.
-    #[config(default = 1e-4)]
-    pub lambda: f64,
-    /// The power of the decay of the learning rate: at least 0. Default: 0.75.
-    #[config(default = 0.75)]
-    pub alpha: f64,
-    /// The step at which averaging starts: at least 0. Default: 1e6.
-    #[config(default = 1e6)]
-    pub t0: f64,
-    /// The weight decay (L2 penalty): at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl AsgdConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Asgd`], averaged SGD ([Polyak and Juditsky 1992](https://dl.acm.org/doi/10.1137/0330046)), with the
+    /// formulas of `torch.optim.ASGD`. A usual learning rate is 0.01.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<AsgdRule> {
-        not_negative("asgd", "lambda", self.lambda)?;
-        not_negative("asgd", "alpha", self.alpha)?;
-        not_negative("asgd", "t0", self.t0)?;
-        not_negative("asgd", "weight_decay", self.weight_decay)?;
-        Ok(AsgdRule { options: self.clone() })
+    /// With gradient `g` at step `t`, `eta = lr / (1 + lambda lr (t - 1))^alpha` and `mu = 1 / max(1, t - 1 - t0)`:
+    ///
+    /// * `g += weight_decay p`, `p = (1 - lambda eta) p - eta g`
+    /// * `a += mu (p - a)`: the average. It is the slot `ax` of the [state](crate::OptimizerState), as in PyTorch.
+    ///
+    /// ```
+    /// use kiln_optim::AsgdConfig;
+    ///
+    /// let optimizer = AsgdConfig::new().with_t0(100.0).init();
+    /// ```
+    pub struct AsgdConfig: Asgd, AsgdRule, "asgd" {
+        /// The decay term. Default: 1e-4.
+        #[config(range = "[0, inf)", default = 1e-4)]
+        pub lambda: f64,
+        /// The power of the decay of the learning rate. Default: 0.75.
+        #[config(range = "[0, inf)", default = 0.75)]
+        pub alpha: f64,
+        /// The step at which averaging starts. Default: 1e6.
+        #[config(range = "[0, inf)", default = 1e6)]
+        pub t0: f64,
     }
-}
-
-optimizer_config!(AsgdConfig, Asgd);
-
-/// The update rule of [`Asgd`].
-#[derive(Clone, Debug)]
-pub struct AsgdRule {
-    options: AsgdConfig,
+    weight_decay = 0.0: "The weight decay (L2 penalty)";
+    maximize = false;
 }
 
 const AVERAGE: &str = "ax";
 
 impl UpdateRule for AsgdRule {
-    fn name(&self) -> &'static str {
-        "asgd"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[AVERAGE]
@@ -81,10 +50,6 @@ impl UpdateRule for AsgdRule {
 
     fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn update(

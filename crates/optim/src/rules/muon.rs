@@ -1,93 +1,61 @@
 //! The Muon optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative, positive};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ema, norm, scalar_type, times};
-use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 use serde::{Deserialize, Serialize};
 
 /// The Muon optimizer, created by [`MuonConfig`].
 pub type Muon = PerParameter<MuonRule>;
 
-/// Options of [`Muon`], momentum orthogonalized by Newton-Schulz iterations
-/// ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)), with the formulas of `torch.optim.Muon`. A usual
-/// learning rate is 0.001 with AdamW's RMS, otherwise 0.02.
-///
-/// With gradient `g`: `m = momentum m + (1 - momentum) g`, with Nesterov momentum
-/// `u = momentum m + (1 - momentum) g`, otherwise `u = m`, and
-/// `p = (1 - lr weight_decay) p - lr s orthogonal(u)`. The iterations run in `f32`, where PyTorch uses `bf16`.
-///
-/// Parameters must be matrices. Others need a [group](crate::ParameterGroup) with another rule:
-///
-/// ```
-/// use kiln_optim::{AdamWConfig, MuonConfig, ParameterGroup};
-///
-/// let adamw = AdamWConfig::new().rule()?;
-/// let others = ParameterGroup::matching("**.bias").rule(adamw).learning_rate(1e-3);
-/// let optimizer = MuonConfig::new().init().with_group(others)?;
-/// # Ok::<(), kiln_optim::OptimError>(())
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct MuonConfig {
-    /// The momentum factor, in `[0, 1)`. Default: 0.95.
-    #[config(default = 0.95)]
-    pub momentum: f64,
-    /// Whether to use Nesterov momentum. Default: yes.
-    #[config(default = true)]
-    pub nesterov: bool,
-    /// The number of Newton-Schulz iterations. Default: 5.
-    #[config(default = 5)]
-    pub iterations: usize,
-    /// The smallest norm that a momentum is divided by: greater than 0. Default: 1e-7.
-    #[config(default = 1e-7)]
-    pub epsilon: f64,
-    /// The scale `s` of the update by the matrix's shape. Default: [`MuonScale::Original`].
-    #[config(default = MuonScale::Original)]
-    pub scale: MuonScale,
-    /// The decoupled weight decay: at least 0. Default: 0.1.
-    #[config(default = 0.1)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl MuonConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Muon`], momentum orthogonalized by Newton-Schulz iterations
+    /// ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)), with the formulas of `torch.optim.Muon`. A
+    /// usual learning rate is 0.001 with AdamW's RMS, otherwise 0.02.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<MuonRule> {
-        below_one("muon", "momentum", self.momentum)?;
-        positive("muon", "epsilon", self.epsilon)?;
-        not_negative("muon", "weight_decay", self.weight_decay)?;
-        Ok(MuonRule { options: self.clone() })
+    /// With gradient `g`: `m = momentum m + (1 - momentum) g`, with Nesterov momentum
+    /// `u = momentum m + (1 - momentum) g`, otherwise `u = m`, and
+    /// `p = (1 - lr weight_decay) p - lr s orthogonal(u)`. The iterations run in `f32`, where PyTorch uses `bf16`.
+    ///
+    /// Parameters must be matrices. Others need a [group](crate::ParameterGroup) with another rule:
+    ///
+    /// ```
+    /// use kiln_optim::{AdamWConfig, MuonConfig, ParameterGroup};
+    ///
+    /// let adamw = AdamWConfig::new().rule()?;
+    /// let others = ParameterGroup::matching("**.bias").rule(adamw).learning_rate(1e-3);
+    /// let optimizer = MuonConfig::new().init().with_group(others)?;
+    /// # Ok::<(), kiln_optim::OptimError>(())
+    /// ```
+    pub struct MuonConfig: Muon, MuonRule, "muon" {
+        /// The momentum factor. Default: 0.95.
+        #[config(range = "[0, 1)", default = 0.95)]
+        pub momentum: f64,
+        /// Whether to use Nesterov momentum. Default: yes.
+        #[config(default = true)]
+        pub nesterov: bool,
+        /// The number of Newton-Schulz iterations. Default: 5.
+        #[config(default = 5)]
+        pub iterations: usize,
+        /// The smallest norm that a momentum is divided by. Default: 1e-7.
+        #[config(range = "(0, inf)", default = 1e-7)]
+        pub epsilon: f64,
+        /// The scale `s` of the update by the matrix's shape. Default: [`MuonScale::Original`].
+        #[config(default = MuonScale::Original)]
+        pub scale: MuonScale,
     }
-}
-
-optimizer_config!(MuonConfig, Muon);
-
-/// The update rule of [`Muon`].
-#[derive(Clone, Debug)]
-pub struct MuonRule {
-    options: MuonConfig,
+    weight_decay = 0.1: "The decoupled weight decay";
 }
 
 const BUFFER: &str = "momentum_buffer";
 
 impl UpdateRule for MuonRule {
-    fn name(&self) -> &'static str {
-        "muon"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[BUFFER]
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn unmet_requirement(&self, parameter: TensorType) -> Option<&'static str> {

@@ -1,80 +1,52 @@
 //! The NAdam optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ascent, decay, ema, scalar, scalar_type, times};
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The NAdam optimizer, created by [`NAdamConfig`].
 pub type NAdam = PerParameter<NAdamRule>;
 
-/// Options of [`NAdam`], Adam with Nesterov momentum ([Dozat
-/// 2016](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ)), with the formulas of `torch.optim.NAdam`. A usual
-/// learning rate is 0.002.
-///
-/// With gradient `g` at step `t`, and `mu_t = beta_1 (1 - 0.96^(t momentum_decay) / 2)`:
-///
-/// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`
-/// * `n = (1 - mu_t) g / (1 - mu_1 ... mu_t) + mu_(t+1) m / (1 - mu_1 ... mu_(t+1))`
-/// * `p -= lr n / (sqrt(v / (1 - beta_2^t)) + epsilon)`
-///
-/// ```
-/// use kiln_optim::NAdamConfig;
-///
-/// let optimizer = NAdamConfig::new().with_momentum_decay(0.01).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct NAdamConfig {
-    /// Decay rate of the first moment estimate, in `[0, 1)`. Default: 0.9.
-    #[config(default = 0.9)]
-    pub beta_1: f64,
-    /// Decay rate of the second moment estimate, in `[0, 1)`. Default: 0.999.
-    #[config(default = 0.999)]
-    pub beta_2: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The decay of momentum: at least 0. Default: 0.004.
-    #[config(default = 0.004)]
-    pub momentum_decay: f64,
-    /// The weight decay: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether weight decay is decoupled, as in AdamW. Default: no.
-    #[config(default = false)]
-    pub decoupled_weight_decay: bool,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl NAdamConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`NAdam`], Adam with Nesterov momentum ([Dozat
+    /// 2016](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ)), with the formulas of `torch.optim.NAdam`. A usual
+    /// learning rate is 0.002.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<NAdamRule> {
-        below_one("nadam", "beta_1", self.beta_1)?;
-        below_one("nadam", "beta_2", self.beta_2)?;
-        not_negative("nadam", "epsilon", self.epsilon)?;
-        not_negative("nadam", "momentum_decay", self.momentum_decay)?;
-        not_negative("nadam", "weight_decay", self.weight_decay)?;
-        Ok(NAdamRule { options: self.clone() })
+    /// With gradient `g` at step `t`, and `mu_t = beta_1 (1 - 0.96^(t momentum_decay) / 2)`:
+    ///
+    /// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`
+    /// * `n = (1 - mu_t) g / (1 - mu_1 ... mu_t) + mu_(t+1) m / (1 - mu_1 ... mu_(t+1))`
+    /// * `p -= lr n / (sqrt(v / (1 - beta_2^t)) + epsilon)`
+    ///
+    /// ```
+    /// use kiln_optim::NAdamConfig;
+    ///
+    /// let optimizer = NAdamConfig::new().with_momentum_decay(0.01).init();
+    /// ```
+    pub struct NAdamConfig: NAdam, NAdamRule, "nadam" {
+        /// Decay rate of the first moment estimate. Default: 0.9.
+        #[config(range = "[0, 1)", default = 0.9)]
+        pub beta_1: f64,
+        /// Decay rate of the second moment estimate. Default: 0.999.
+        #[config(range = "[0, 1)", default = 0.999)]
+        pub beta_2: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
+        /// The decay of momentum. Default: 0.004.
+        #[config(range = "[0, inf)", default = 0.004)]
+        pub momentum_decay: f64,
     }
-}
-
-optimizer_config!(NAdamConfig, NAdam);
-
-/// The update rule of [`NAdam`].
-#[derive(Clone, Debug)]
-pub struct NAdamRule {
-    options: NAdamConfig,
+    weight_decay = 0.0: "The weight decay";
+    {
+        /// Whether weight decay is decoupled, as in AdamW. Default: no.
+        #[config(default = false)]
+        pub decoupled_weight_decay: bool,
+    }
+    maximize = false;
 }
 
 const MEAN: &str = "exp_avg";
@@ -82,9 +54,7 @@ const SQUARES: &str = "exp_avg_sq";
 const PRODUCT: &str = "mu_product";
 
 impl UpdateRule for NAdamRule {
-    fn name(&self) -> &'static str {
-        "nadam"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[MEAN, SQUARES, PRODUCT]
@@ -92,10 +62,6 @@ impl UpdateRule for NAdamRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {

@@ -1,85 +1,56 @@
 //! The RAdam optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ascent, decay, ema};
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::AnyTensor;
 
 /// The RAdam optimizer, created by [`RAdamConfig`].
 pub type RAdam = PerParameter<RAdamRule>;
 
-/// Options of [`RAdam`], Adam with a rectified second moment ([Liu et al. 2020](https://arxiv.org/abs/1908.03265)),
-/// with the formulas of `torch.optim.RAdam`. A usual learning rate is 0.001.
-///
-/// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`,
-/// `rho = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` and `rho_inf = 2 / (1 - beta_2) - 1`.
-///
-/// * If `rho > 5`: `p -= lr m / (1 - beta_1^t) r sqrt(1 - beta_2^t) / (sqrt(v) + epsilon)`, with
-///   `r = sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))`.
-/// * Otherwise `p -= lr m / (1 - beta_1^t)`.
-///
-/// ```
-/// use kiln_optim::RAdamConfig;
-///
-/// let optimizer = RAdamConfig::new().with_weight_decay(0.01).with_decoupled_weight_decay(true).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct RAdamConfig {
-    /// Decay rate of the first moment estimate, in `[0, 1)`. Default: 0.9.
-    #[config(default = 0.9)]
-    pub beta_1: f64,
-    /// Decay rate of the second moment estimate, in `[0, 1)`. Default: 0.999.
-    #[config(default = 0.999)]
-    pub beta_2: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The weight decay: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether weight decay is decoupled, as in AdamW. Default: no.
-    #[config(default = false)]
-    pub decoupled_weight_decay: bool,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl RAdamConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`RAdam`], Adam with a rectified second moment ([Liu et al. 2020](https://arxiv.org/abs/1908.03265)),
+    /// with the formulas of `torch.optim.RAdam`. A usual learning rate is 0.001.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<RAdamRule> {
-        below_one("radam", "beta_1", self.beta_1)?;
-        below_one("radam", "beta_2", self.beta_2)?;
-        not_negative("radam", "epsilon", self.epsilon)?;
-        not_negative("radam", "weight_decay", self.weight_decay)?;
-        Ok(RAdamRule { options: self.clone() })
+    /// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`,
+    /// `rho = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` and `rho_inf = 2 / (1 - beta_2) - 1`.
+    ///
+    /// * If `rho > 5`: `p -= lr m / (1 - beta_1^t) r sqrt(1 - beta_2^t) / (sqrt(v) + epsilon)`, with
+    ///   `r = sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))`.
+    /// * Otherwise `p -= lr m / (1 - beta_1^t)`.
+    ///
+    /// ```
+    /// use kiln_optim::RAdamConfig;
+    ///
+    /// let optimizer = RAdamConfig::new().with_weight_decay(0.01).with_decoupled_weight_decay(true).init();
+    /// ```
+    pub struct RAdamConfig: RAdam, RAdamRule, "radam" {
+        /// Decay rate of the first moment estimate. Default: 0.9.
+        #[config(range = "[0, 1)", default = 0.9)]
+        pub beta_1: f64,
+        /// Decay rate of the second moment estimate. Default: 0.999.
+        #[config(range = "[0, 1)", default = 0.999)]
+        pub beta_2: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
     }
-}
-
-optimizer_config!(RAdamConfig, RAdam);
-
-/// The update rule of [`RAdam`].
-#[derive(Clone, Debug)]
-pub struct RAdamRule {
-    options: RAdamConfig,
+    weight_decay = 0.0: "The weight decay";
+    {
+        /// Whether weight decay is decoupled, as in AdamW. Default: no.
+        #[config(default = false)]
+        pub decoupled_weight_decay: bool,
+    }
+    maximize = false;
 }
 
 const MEAN: &str = "exp_avg";
 const SQUARES: &str = "exp_avg_sq";
 
 impl UpdateRule for RAdamRule {
-    fn name(&self) -> &'static str {
-        "radam"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[MEAN, SQUARES]
@@ -87,10 +58,6 @@ impl UpdateRule for RAdamRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn has_momentum(&self) -> bool {

@@ -1,76 +1,47 @@
 //! The RMSprop optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ascent, ema};
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::AnyTensor;
 
 /// The RMSprop optimizer, created by [`RmsPropConfig`].
 pub type RmsProp = PerParameter<RmsPropRule>;
 
-/// Options of [`RmsProp`] ([Hinton, lecture
-/// 6e](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)), with the formulas of
-/// `torch.optim.RMSprop`. A usual learning rate is 0.01.
-///
-/// With gradient `g`:
-///
-/// * `g += weight_decay p`, `v = alpha v + (1 - alpha) g^2`
-/// * centered: `m = alpha m + (1 - alpha) g` and `d = sqrt(v - m^2) + epsilon`, otherwise `d = sqrt(v) + epsilon`
-/// * with momentum: `b = momentum b + g / d` and `p -= lr b`, otherwise `p -= lr g / d`
-///
-/// ```
-/// use kiln_optim::RmsPropConfig;
-///
-/// let optimizer = RmsPropConfig::new().with_momentum(0.9).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct RmsPropConfig {
-    /// Decay rate of the mean of squares, in `[0, 1)`. Default: 0.99.
-    #[config(default = 0.99)]
-    pub alpha: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The momentum factor: at least 0. Default: 0 (no momentum).
-    #[config(default = 0.0)]
-    pub momentum: f64,
-    /// Whether to subtract the squared mean of the gradient. Default: no.
-    #[config(default = false)]
-    pub centered: bool,
-    /// The weight decay (L2 penalty): at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl RmsPropConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`RmsProp`] ([Hinton, lecture
+    /// 6e](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)), with the formulas of
+    /// `torch.optim.RMSprop`. A usual learning rate is 0.01.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<RmsPropRule> {
-        below_one("rmsprop", "alpha", self.alpha)?;
-        not_negative("rmsprop", "epsilon", self.epsilon)?;
-        not_negative("rmsprop", "momentum", self.momentum)?;
-        not_negative("rmsprop", "weight_decay", self.weight_decay)?;
-        Ok(RmsPropRule { options: self.clone() })
+    /// With gradient `g`:
+    ///
+    /// * `g += weight_decay p`, `v = alpha v + (1 - alpha) g^2`
+    /// * centered: `m = alpha m + (1 - alpha) g` and `d = sqrt(v - m^2) + epsilon`, otherwise `d = sqrt(v) + epsilon`
+    /// * with momentum: `b = momentum b + g / d` and `p -= lr b`, otherwise `p -= lr g / d`
+    ///
+    /// ```
+    /// use kiln_optim::RmsPropConfig;
+    ///
+    /// let optimizer = RmsPropConfig::new().with_momentum(0.9).init();
+    /// ```
+    pub struct RmsPropConfig: RmsProp, RmsPropRule, "rmsprop" {
+        /// Decay rate of the mean of squares. Default: 0.99.
+        #[config(range = "[0, 1)", default = 0.99)]
+        pub alpha: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
+        /// The momentum factor. Default: 0 (no momentum).
+        #[config(range = "[0, inf)", default = 0.0)]
+        pub momentum: f64,
+        /// Whether to subtract the squared mean of the gradient. Default: no.
+        #[config(default = false)]
+        pub centered: bool,
     }
-}
-
-optimizer_config!(RmsPropConfig, RmsProp);
-
-/// The update rule of [`RmsProp`].
-#[derive(Clone, Debug)]
-pub struct RmsPropRule {
-    options: RmsPropConfig,
+    weight_decay = 0.0: "The weight decay (L2 penalty)";
+    maximize = false;
 }
 
 const SQUARES: &str = "square_avg";
@@ -78,9 +49,7 @@ const MEAN: &str = "grad_avg";
 const BUFFER: &str = "momentum_buffer";
 
 impl UpdateRule for RmsPropRule {
-    fn name(&self) -> &'static str {
-        "rmsprop"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         match (self.options.momentum > 0.0, self.options.centered) {
@@ -93,10 +62,6 @@ impl UpdateRule for RmsPropRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn has_momentum(&self) -> bool {

@@ -1,78 +1,59 @@
 //! The Rprop optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{OptimError, Result, below_one, not_negative, positive};
+use crate::config::optimizer;
+use crate::error::{OptimError, Result, positive};
 use crate::math::ascent;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_ir::Comparison;
-use kiln_nn::Config;
 use kiln_tensor::AnyTensor;
 
 /// The Rprop optimizer, created by [`RpropConfig`].
 pub type Rprop = PerParameter<RpropRule>;
 
-/// Options of [`Rprop`] ([Riedmiller and Braun 1993](https://doi.org/10.1109/ICNN.1993.298623)), with the formulas of
-/// `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later rates
-/// have no effect. Weight decay has no effect.
-///
-/// With gradient `g` and the previous gradient `h`, for each element:
-///
-/// * `s = eta_plus s` if `g h > 0`, and `s = eta_minus s` if `g h < 0`; then `s` is clamped to the range of steps
-/// * `g = 0` if `g h < 0`
-/// * `p -= s sign(g)`
-///
-/// ```
-/// use kiln_optim::RpropConfig;
-///
-/// let optimizer = RpropConfig::new().with_eta_plus(1.1).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct RpropConfig {
-    /// The factor of a step size after a change of sign, in `[0, 1)`. Default: 0.5.
-    #[config(default = 0.5)]
-    pub eta_minus: f64,
-    /// The factor of a step size without a change of sign: greater than 1. Default: 1.2.
-    #[config(default = 1.2)]
-    pub eta_plus: f64,
-    /// The smallest step size: at least 0. Default: 1e-6.
-    #[config(default = 1e-6)]
-    pub min_step: f64,
-    /// The largest step size: greater than 0. Default: 50.
-    #[config(default = 50.0)]
-    pub max_step: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl RpropConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Rprop`] ([Riedmiller and Braun 1993](https://doi.org/10.1109/ICNN.1993.298623)), with the formulas
+    /// of `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later
+    /// rates have no effect. Weight decay has no effect.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<RpropRule> {
-        below_one("rprop", "eta_minus", self.eta_minus)?;
-        positive("rprop", "eta_plus", self.eta_plus)?;
-        not_negative("rprop", "min_step", self.min_step)?;
-        positive("rprop", "max_step", self.max_step)?;
-        if self.eta_plus <= 1.0 {
-            return Err(OptimError::option("rprop", "eta_plus", self.eta_plus, "greater than 1"));
-        }
-        if self.max_step < self.min_step {
-            return Err(OptimError::option("rprop", "max_step", self.max_step, "at least min_step"));
-        }
-        Ok(RpropRule { options: self.clone() })
+    /// With gradient `g` and the previous gradient `h`, for each element:
+    ///
+    /// * `s = eta_plus s` if `g h > 0`, and `s = eta_minus s` if `g h < 0`; then `s` is clamped to the range of steps
+    /// * `g = 0` if `g h < 0`
+    /// * `p -= s sign(g)`
+    ///
+    /// ```
+    /// use kiln_optim::RpropConfig;
+    ///
+    /// let optimizer = RpropConfig::new().with_eta_plus(1.1).init();
+    /// ```
+    pub struct RpropConfig: Rprop, RpropRule, "rprop" {
+        /// The factor of a step size after a change of sign. Default: 0.5.
+        #[config(range = "[0, 1)", default = 0.5)]
+        pub eta_minus: f64,
+        /// The factor of a step size without a change of sign: greater than 1. Default: 1.2.
+        #[config(default = 1.2)]
+        pub eta_plus: f64,
+        /// The smallest step size. Default: 1e-6.
+        #[config(range = "[0, inf)", default = 1e-6)]
+        pub min_step: f64,
+        /// The largest step size. Default: 50.
+        #[config(range = "(0, inf)", default = 50.0)]
+        pub max_step: f64,
     }
+    maximize = false;
+    check = check_steps;
 }
 
-optimizer_config!(RpropConfig, Rprop);
-
-/// The update rule of [`Rprop`].
-#[derive(Clone, Debug)]
-pub struct RpropRule {
-    options: RpropConfig,
+fn check_steps(options: &RpropConfig) -> Result<()> {
+    let RpropConfig { eta_plus, min_step, max_step, .. } = *options;
+    positive(RpropRule::NAME, "eta_plus", eta_plus)?;
+    if eta_plus <= 1.0 {
+        return Err(OptimError::option(RpropRule::NAME, "eta_plus", eta_plus, "greater than 1"));
+    }
+    if max_step < min_step {
+        return Err(OptimError::option(RpropRule::NAME, "max_step", max_step, "at least min_step"));
+    }
+    Ok(())
 }
 
 const PREVIOUS: &str = "prev";
@@ -80,7 +61,7 @@ const SIZES: &str = "step_size";
 
 impl UpdateRule for RpropRule {
     fn name(&self) -> &'static str {
-        "rprop"
+        Self::NAME
     }
 
     fn slots(&self) -> &'static [&'static str] {

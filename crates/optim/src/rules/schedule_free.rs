@@ -1,6 +1,6 @@
 //! The averaging that both schedule-free optimizers share.
 
-use crate::error::{Result, below_one, positive};
+use crate::error::Result;
 use crate::math::{ratio, scalar, scalar_type, times};
 use crate::{Mode, ParameterState, Update};
 use kiln_ir::Comparison;
@@ -82,9 +82,4 @@ pub(super) fn converted(
         Mode::Train => 1.0 - beta_1,
     };
     Ok(value.lerp_scalar(z, weight)?)
-}
-
-/// Checks the interpolation: between 0 and 1.
-pub(super) fn momentum(owner: &'static str, value: f64) -> Result<f64> {
-    positive(owner, "the momentum", below_one(owner, "the momentum", value)?)
 }

@@ -1,105 +1,75 @@
 //! The schedule-free AdamW optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, momentum, slot_type};
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative};
+use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::{Result, inside_unit};
 use crate::math::ema;
 use crate::sgd::with_l2_penalty;
-use crate::{
-    GradientClipping, Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule,
-};
-use kiln_nn::Config;
+use crate::{Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The schedule-free AdamW optimizer, created by [`ScheduleFreeAdamWConfig`].
 pub type ScheduleFreeAdamW = PerParameter<ScheduleFreeAdamWRule>;
 
-/// Options of [`ScheduleFreeAdamW`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and
-/// defaults of the authors' code. A usual learning rate is 0.0025.
-///
-/// With gradient `g` at step `t`:
-///
-/// * `v = beta_2 v + (1 - beta_2) g^2`, `u = g / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay y`
-/// * `c = w / (sum of all w)`, with `w = t^r lr_max^weight_lr_power` and the largest rate so far `lr_max`
-/// * `y = (1 - c) y + c z - lr (1 - beta_1 (1 - c)) u`, `z -= lr u`
-///
-/// The parameters of the module are `y`, at which gradients are computed. Evaluate the averages
-/// `x = y + (1 - 1 / beta_1) (z - y)`: see [`Optimizer::eval_model`](crate::Optimizer::eval_model). No learning-rate
-/// schedule is needed; `warmup_steps` raises the rate linearly.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::{GradientsParams, Linear, LinearConfig};
-/// use kiln_optim::{Optimizer, ScheduleFreeAdamWConfig};
-/// use kiln_tensor::{Autodiff, Tensor};
-///
-/// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
-/// let mut optimizer = ScheduleFreeAdamWConfig::new().with_warmup_steps(3).init();
-/// for _ in 0..5 {
-///     let loss = model.forward(Tensor::from([[1.0, 2.0]])).square().mean();
-///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
-///     model = optimizer.step(0.01, model, gradients);
-/// }
-/// let averaged = optimizer.eval_model(model.clone());
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct ScheduleFreeAdamWConfig {
-    /// The interpolation between the averages and `z`, between 0 and 1. Default: 0.9.
-    #[config(default = 0.9)]
-    pub beta_1: f64,
-    /// Decay rate of the second moment estimate, in `[0, 1)`. Default: 0.999.
-    #[config(default = 0.999)]
-    pub beta_2: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The weight decay, at `y`: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// The number of steps in which the rate rises linearly. Default: 0.
-    #[config(default = 0)]
-    pub warmup_steps: u64,
-    /// The power of the step count in the weight of the average: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    pub r: f64,
-    /// The power of the largest rate in the weight of the average: at least 0. Default: 2.
-    #[config(default = 2.0)]
-    pub weight_lr_power: f64,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl ScheduleFreeAdamWConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`ScheduleFreeAdamW`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas
+    /// and defaults of the authors' code. A usual learning rate is 0.0025.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<ScheduleFreeAdamWRule> {
-        momentum("schedule_free_adamw", self.beta_1)?;
-        below_one("schedule_free_adamw", "beta_2", self.beta_2)?;
-        not_negative("schedule_free_adamw", "epsilon", self.epsilon)?;
-        not_negative("schedule_free_adamw", "weight_decay", self.weight_decay)?;
-        not_negative("schedule_free_adamw", "r", self.r)?;
-        not_negative("schedule_free_adamw", "weight_lr_power", self.weight_lr_power)?;
-        Ok(ScheduleFreeAdamWRule { options: self.clone() })
+    /// With gradient `g` at step `t`:
+    ///
+    /// * `v = beta_2 v + (1 - beta_2) g^2`, `u = g / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay y`
+    /// * `c = w / (sum of all w)`, with `w = t^r lr_max^weight_lr_power` and the largest rate so far `lr_max`
+    /// * `y = (1 - c) y + c z - lr (1 - beta_1 (1 - c)) u`, `z -= lr u`
+    ///
+    /// The parameters of the module are `y`, at which gradients are computed. Evaluate the averages
+    /// `x = y + (1 - 1 / beta_1) (z - y)`: see [`Optimizer::eval_model`](crate::Optimizer::eval_model). No
+    /// learning-rate schedule is needed; `warmup_steps` raises the rate linearly.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+    /// use kiln_optim::{Optimizer, ScheduleFreeAdamWConfig};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
+    /// let mut optimizer = ScheduleFreeAdamWConfig::new().with_warmup_steps(3).init();
+    /// for _ in 0..5 {
+    ///     let loss = model.forward(Tensor::from([[1.0, 2.0]])).square().mean();
+    ///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
+    ///     model = optimizer.step(0.01, model, gradients);
+    /// }
+    /// let averaged = optimizer.eval_model(model.clone());
+    /// ```
+    pub struct ScheduleFreeAdamWConfig: ScheduleFreeAdamW, ScheduleFreeAdamWRule, "schedule_free_adamw" {
+        /// The interpolation between the averages and `z`, between 0 and 1. Default: 0.9.
+        #[config(default = 0.9)]
+        pub beta_1: f64,
+        /// Decay rate of the second moment estimate. Default: 0.999.
+        #[config(range = "[0, 1)", default = 0.999)]
+        pub beta_2: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
     }
-}
-
-optimizer_config!(ScheduleFreeAdamWConfig, ScheduleFreeAdamW);
-
-/// The update rule of [`ScheduleFreeAdamW`].
-#[derive(Clone, Debug)]
-pub struct ScheduleFreeAdamWRule {
-    options: ScheduleFreeAdamWConfig,
+    weight_decay = 0.0: "The weight decay, at `y`";
+    {
+        /// The number of steps in which the rate rises linearly. Default: 0.
+        #[config(default = 0)]
+        pub warmup_steps: u64,
+        /// The power of the step count in the weight of the average. Default: 0.
+        #[config(range = "[0, inf)", default = 0.0)]
+        pub r: f64,
+        /// The power of the largest rate in the weight of the average. Default: 2.
+        #[config(range = "[0, inf)", default = 2.0)]
+        pub weight_lr_power: f64,
+    }
+    check = |options| inside_unit(ScheduleFreeAdamWRule::NAME, "the momentum", options.beta_1);
 }
 
 const SQUARES: &str = "exp_avg_sq";
 
 impl UpdateRule for ScheduleFreeAdamWRule {
-    fn name(&self) -> &'static str {
-        "schedule_free_adamw"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[Z, SQUARES, WEIGHT_SUM, LARGEST_RATE]
@@ -107,10 +77,6 @@ impl UpdateRule for ScheduleFreeAdamWRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Exact }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {

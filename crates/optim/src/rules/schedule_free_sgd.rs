@@ -1,94 +1,66 @@
 //! The schedule-free SGD optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, momentum, slot_type};
-use crate::config::optimizer_config;
-use crate::error::{Result, not_negative};
+use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::{Result, inside_unit};
 use crate::sgd::with_l2_penalty;
-use crate::{
-    GradientClipping, Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule,
-};
-use kiln_nn::Config;
+use crate::{Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The schedule-free SGD optimizer, created by [`ScheduleFreeSgdConfig`].
 pub type ScheduleFreeSgd = PerParameter<ScheduleFreeSgdRule>;
 
-/// Options of [`ScheduleFreeSgd`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and
-/// defaults of the authors' code. A usual learning rate is 1.
-///
-/// With gradient `g` at step `t`, and `beta_1 = momentum`:
-///
-/// * `u = g + weight_decay y`
-/// * `c = w / (sum of all w)`, with `w = t^r lr_max^weight_lr_power` and the largest rate so far `lr_max`
-/// * `y = (1 - c) y + c z - lr (1 - beta_1 (1 - c)) u`, `z -= lr u`
-///
-/// The parameters of the module are `y`, at which gradients are computed. Evaluate the averages
-/// `x = y + (1 - 1 / beta_1) (z - y)`: see [`Optimizer::eval_model`](crate::Optimizer::eval_model). No learning-rate
-/// schedule is needed; `warmup_steps` raises the rate linearly.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::{GradientsParams, Linear, LinearConfig};
-/// use kiln_optim::{Optimizer, ScheduleFreeSgdConfig};
-/// use kiln_tensor::{Autodiff, Tensor};
-///
-/// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
-/// let mut optimizer = ScheduleFreeSgdConfig::new().with_warmup_steps(3).init();
-/// for _ in 0..5 {
-///     let loss = model.forward(Tensor::from([[1.0, 2.0]])).square().mean();
-///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
-///     model = optimizer.step(0.01, model, gradients);
-/// }
-/// let averaged = optimizer.eval_model(model.clone());
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct ScheduleFreeSgdConfig {
-    /// The interpolation between the averages and `z`, between 0 and 1. Default: 0.9.
-    #[config(default = 0.9)]
-    pub momentum: f64,
-    /// The weight decay (L2 penalty): at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// The number of steps in which the rate rises linearly. Default: 0.
-    #[config(default = 0)]
-    pub warmup_steps: u64,
-    /// The power of the step count in the weight of the average: at least 0. Default: 0.
-    #[config(default = 0.0)]
-    pub r: f64,
-    /// The power of the largest rate in the weight of the average: at least 0. Default: 2.
-    #[config(default = 2.0)]
-    pub weight_lr_power: f64,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl ScheduleFreeSgdConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`ScheduleFreeSgd`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and
+    /// defaults of the authors' code. A usual learning rate is 1.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<ScheduleFreeSgdRule> {
-        momentum("schedule_free_sgd", self.momentum)?;
-        not_negative("schedule_free_sgd", "weight_decay", self.weight_decay)?;
-        not_negative("schedule_free_sgd", "r", self.r)?;
-        not_negative("schedule_free_sgd", "weight_lr_power", self.weight_lr_power)?;
-        Ok(ScheduleFreeSgdRule { options: self.clone() })
+    /// With gradient `g` at step `t`, and `beta_1 = momentum`:
+    ///
+    /// * `u = g + weight_decay y`
+    /// * `c = w / (sum of all w)`, with `w = t^r lr_max^weight_lr_power` and the largest rate so far `lr_max`
+    /// * `y = (1 - c) y + c z - lr (1 - beta_1 (1 - c)) u`, `z -= lr u`
+    ///
+    /// The parameters of the module are `y`, at which gradients are computed. Evaluate the averages
+    /// `x = y + (1 - 1 / beta_1) (z - y)`: see [`Optimizer::eval_model`](crate::Optimizer::eval_model). No
+    /// learning-rate schedule is needed; `warmup_steps` raises the rate linearly.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+    /// use kiln_optim::{Optimizer, ScheduleFreeSgdConfig};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
+    /// let mut optimizer = ScheduleFreeSgdConfig::new().with_warmup_steps(3).init();
+    /// for _ in 0..5 {
+    ///     let loss = model.forward(Tensor::from([[1.0, 2.0]])).square().mean();
+    ///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
+    ///     model = optimizer.step(0.01, model, gradients);
+    /// }
+    /// let averaged = optimizer.eval_model(model.clone());
+    /// ```
+    pub struct ScheduleFreeSgdConfig: ScheduleFreeSgd, ScheduleFreeSgdRule, "schedule_free_sgd" {
+        /// The interpolation between the averages and `z`, between 0 and 1. Default: 0.9.
+        #[config(default = 0.9)]
+        pub momentum: f64,
     }
-}
-
-optimizer_config!(ScheduleFreeSgdConfig, ScheduleFreeSgd);
-
-/// The update rule of [`ScheduleFreeSgd`].
-#[derive(Clone, Debug)]
-pub struct ScheduleFreeSgdRule {
-    options: ScheduleFreeSgdConfig,
+    weight_decay = 0.0: "The weight decay (L2 penalty)";
+    {
+        /// The number of steps in which the rate rises linearly. Default: 0.
+        #[config(default = 0)]
+        pub warmup_steps: u64,
+        /// The power of the step count in the weight of the average. Default: 0.
+        #[config(range = "[0, inf)", default = 0.0)]
+        pub r: f64,
+        /// The power of the largest rate in the weight of the average. Default: 2.
+        #[config(range = "[0, inf)", default = 2.0)]
+        pub weight_lr_power: f64,
+    }
+    check = |options| inside_unit(ScheduleFreeSgdRule::NAME, "the momentum", options.momentum);
 }
 
 impl UpdateRule for ScheduleFreeSgdRule {
-    fn name(&self) -> &'static str {
-        "schedule_free_sgd"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[Z, WEIGHT_SUM, LARGEST_RATE]
@@ -96,10 +68,6 @@ impl UpdateRule for ScheduleFreeSgdRule {
 
     fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {

@@ -1,75 +1,47 @@
 //! The Shampoo optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::at_least_one;
-use crate::error::{Result, below_one, not_negative, positive};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::scalar_type;
 use crate::matrix::{Sides, identity, inverse_root};
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The Shampoo optimizer, created by [`ShampooConfig`].
 pub type Shampoo = PerParameter<ShampooRule>;
 
-/// Options of [`Shampoo`] ([Gupta et al. 2018](https://arxiv.org/abs/1802.09568)). A usual learning rate is 0.1.
-///
-/// With a gradient matrix `g`: `L += g g'`, `R += g' g`, `u = L^(-1/4) g R^(-1/4)`, `b = momentum b + u` and `p -= lr
-/// b`. `L` and `R` start at `epsilon` times the identity. A parameter of more axes is a matrix whose rows are its first
-/// axis, and a vector is a matrix of one column. With one preconditioned side the power is -1/2. Without one, the
-/// update is that of Adagrad.
-///
-/// The roots are computed by matmuls only: coupled Newton iterations
-/// ([Anil et al. 2020](https://arxiv.org/abs/2002.09018)), with a ridge of 1e-6 times the norm of `L`.
-///
-/// ```
-/// use kiln_optim::ShampooConfig;
-///
-/// let optimizer = ShampooConfig::new().with_update_interval(10).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct ShampooConfig {
-    /// The initial diagonal of the preconditioners: greater than 0. Default: 0.0001.
-    #[config(default = 1e-4)]
-    pub epsilon: f64,
-    /// The momentum factor, in `[0, 1)`. Default: 0.
-    #[config(default = 0.0)]
-    pub momentum: f64,
-    /// The number of steps between two computations of the roots: at least 1. Default: 1.
-    #[config(default = 1)]
-    pub update_interval: u64,
-    /// The greatest side that is preconditioned; longer sides are not. Default: 1024.
-    #[config(default = 1024)]
-    pub max_size: usize,
-    /// The weight decay (L2 penalty): at least 0. Default: 0.
-    #[config(default = 0.0)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl ShampooConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Shampoo`] ([Gupta et al. 2018](https://arxiv.org/abs/1802.09568)). A usual learning rate is 0.1.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<ShampooRule> {
-        positive("shampoo", "epsilon", self.epsilon)?;
-        below_one("shampoo", "momentum", self.momentum)?;
-        at_least_one("shampoo", "update_interval", self.update_interval)?;
-        not_negative("shampoo", "weight_decay", self.weight_decay)?;
-        Ok(ShampooRule { options: self.clone() })
+    /// With a gradient matrix `g`: `L += g g'`, `R += g' g`, `u = L^(-1/4) g R^(-1/4)`, `b = momentum b + u` and
+    /// `p -= lr b`. `L` and `R` start at `epsilon` times the identity. A parameter of more axes is a matrix whose rows
+    /// are its first axis, and a vector is a matrix of one column. With one preconditioned side the power is -1/2.
+    /// Without one, the update is that of Adagrad.
+    ///
+    /// The roots are computed by matmuls only: coupled Newton iterations
+    /// ([Anil et al. 2020](https://arxiv.org/abs/2002.09018)), with a ridge of 1e-6 times the norm of `L`.
+    ///
+    /// ```
+    /// use kiln_optim::ShampooConfig;
+    ///
+    /// let optimizer = ShampooConfig::new().with_update_interval(10).init();
+    /// ```
+    pub struct ShampooConfig: Shampoo, ShampooRule, "shampoo" {
+        /// The initial diagonal of the preconditioners. Default: 0.0001.
+        #[config(range = "(0, inf)", default = 1e-4)]
+        pub epsilon: f64,
+        /// The momentum factor. Default: 0.
+        #[config(range = "[0, 1)", default = 0.0)]
+        pub momentum: f64,
+        /// The number of steps between two computations of the roots. Default: 1.
+        #[config(range = "[1, inf]", default = 1)]
+        pub update_interval: u64,
+        /// The greatest side that is preconditioned; longer sides are not. Default: 1024.
+        #[config(default = 1024)]
+        pub max_size: usize,
     }
-}
-
-optimizer_config!(ShampooConfig, Shampoo);
-
-/// The update rule of [`Shampoo`].
-#[derive(Clone, Debug)]
-pub struct ShampooRule {
-    options: ShampooConfig,
+    weight_decay = 0.0: "The weight decay (L2 penalty)";
 }
 
 const LEFT: &str = "left";
@@ -80,9 +52,7 @@ const SUM: &str = "sum";
 const BUFFER: &str = "momentum_buffer";
 
 impl UpdateRule for ShampooRule {
-    fn name(&self) -> &'static str {
-        "shampoo"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         if self.options.momentum == 0.0 {
@@ -94,10 +64,6 @@ impl UpdateRule for ShampooRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == BUFFER { SlotCode::Signed } else { SlotCode::Exact }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {

@@ -1,88 +1,60 @@
 //! The SOAP optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::at_least_one;
-use crate::error::{Result, below_one, not_negative};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ema, scalar_type};
 use crate::matrix::{Sides, eigenvectors, identity};
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_nn::Config;
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The SOAP optimizer, created by [`SoapConfig`].
 pub type Soap = PerParameter<SoapRule>;
 
-/// Options of [`Soap`], Adam in the eigenbasis of Shampoo's preconditioners
-/// ([Vyas et al. 2024](https://arxiv.org/abs/2409.11321)), with the defaults of the authors' code. A usual learning
-/// rate is 0.003.
-///
-/// With a gradient matrix `g` and the eigenvectors `P`, `Q` of `L`, `R`:
-///
-/// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) (P' g Q)^2`
-/// * `u = P (P' m Q / (sqrt(v) + epsilon)) Q'`, with the bias corrections of Adam
-/// * `p = (1 - lr weight_decay) p - lr u`
-/// * `L = beta_2 L + (1 - beta_2) g g'`, `R = beta_2 R + (1 - beta_2) g' g`
-///
-/// The first step only sets `L` and `R`, as in the authors' code. A parameter of more axes is a matrix whose rows are
-/// its first axis. Vectors are updated by Adam.
-///
-/// The eigenvectors are computed by matmuls only: Jacobi rotations of all pairs of columns at once, made orthogonal by
-/// Newton-Schulz iterations. They continue from the previous eigenvectors, in place of the QR iteration of the paper.
-///
-/// ```
-/// use kiln_optim::SoapConfig;
-///
-/// let optimizer = SoapConfig::new().with_update_interval(20).init();
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct SoapConfig {
-    /// Decay rate of the first moment estimate, in `[0, 1)`. Default: 0.95.
-    #[config(default = 0.95)]
-    pub beta_1: f64,
-    /// Decay rate of the second moment estimate, in `[0, 1)`. Default: 0.95.
-    #[config(default = 0.95)]
-    pub beta_2: f64,
-    /// Added to the denominator, for numerical stability: at least 0. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub epsilon: f64,
-    /// The number of steps between two updates of the eigenvectors: at least 1. Default: 10.
-    #[config(default = 10)]
-    pub update_interval: u64,
-    /// The number of Jacobi iterations of an update of the eigenvectors; the first has 8 times as many. Default: 4.
-    #[config(default = 4)]
-    pub iterations: usize,
-    /// The greatest side that is preconditioned; longer sides are not. Default: 1024.
-    #[config(default = 1024)]
-    pub max_size: usize,
-    /// The decoupled weight decay: at least 0. Default: 0.01.
-    #[config(default = 0.01)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl SoapConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`Soap`], Adam in the eigenbasis of Shampoo's preconditioners
+    /// ([Vyas et al. 2024](https://arxiv.org/abs/2409.11321)), with the defaults of the authors' code. A usual learning
+    /// rate is 0.003.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<SoapRule> {
-        below_one("soap", "beta_1", self.beta_1)?;
-        below_one("soap", "beta_2", self.beta_2)?;
-        not_negative("soap", "epsilon", self.epsilon)?;
-        at_least_one("soap", "update_interval", self.update_interval)?;
-        not_negative("soap", "weight_decay", self.weight_decay)?;
-        Ok(SoapRule { options: self.clone() })
+    /// With a gradient matrix `g` and the eigenvectors `P`, `Q` of `L`, `R`:
+    ///
+    /// * `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) (P' g Q)^2`
+    /// * `u = P (P' m Q / (sqrt(v) + epsilon)) Q'`, with the bias corrections of Adam
+    /// * `p = (1 - lr weight_decay) p - lr u`
+    /// * `L = beta_2 L + (1 - beta_2) g g'`, `R = beta_2 R + (1 - beta_2) g' g`
+    ///
+    /// The first step only sets `L` and `R`, as in the authors' code. A parameter of more axes is a matrix whose rows
+    /// are its first axis. Vectors are updated by Adam.
+    ///
+    /// The eigenvectors are computed by matmuls only: Jacobi rotations of all pairs of columns at once, made orthogonal
+    /// by Newton-Schulz iterations. They continue from the previous eigenvectors, in place of the QR iteration of the
+    /// paper.
+    ///
+    /// ```
+    /// use kiln_optim::SoapConfig;
+    ///
+    /// let optimizer = SoapConfig::new().with_update_interval(20).init();
+    /// ```
+    pub struct SoapConfig: Soap, SoapRule, "soap" {
+        /// Decay rate of the first moment estimate. Default: 0.95.
+        #[config(range = "[0, 1)", default = 0.95)]
+        pub beta_1: f64,
+        /// Decay rate of the second moment estimate. Default: 0.95.
+        #[config(range = "[0, 1)", default = 0.95)]
+        pub beta_2: f64,
+        /// Added to the denominator, for numerical stability. Default: 1e-8.
+        #[config(range = "[0, inf)", default = 1e-8)]
+        pub epsilon: f64,
+        /// The number of steps between two updates of the eigenvectors. Default: 10.
+        #[config(range = "[1, inf]", default = 10)]
+        pub update_interval: u64,
+        /// The number of Jacobi iterations of an update of the eigenvectors; the first has 8 times as many. Default: 4.
+        #[config(default = 4)]
+        pub iterations: usize,
+        /// The greatest side that is preconditioned; longer sides are not. Default: 1024.
+        #[config(default = 1024)]
+        pub max_size: usize,
     }
-}
-
-optimizer_config!(SoapConfig, Soap);
-
-/// The update rule of [`Soap`].
-#[derive(Clone, Debug)]
-pub struct SoapRule {
-    options: SoapConfig,
+    weight_decay = 0.01: "The decoupled weight decay";
 }
 
 const MEAN: &str = "exp_avg";
@@ -93,9 +65,7 @@ const LEFT_BASIS: &str = "left_basis";
 const RIGHT_BASIS: &str = "right_basis";
 
 impl UpdateRule for SoapRule {
-    fn name(&self) -> &'static str {
-        "soap"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[MEAN, SQUARES, LEFT, RIGHT, LEFT_BASIS, RIGHT_BASIS]
@@ -107,10 +77,6 @@ impl UpdateRule for SoapRule {
             SQUARES => SlotCode::NonNegative,
             _ => SlotCode::Exact,
         }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {

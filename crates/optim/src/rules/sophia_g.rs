@@ -1,102 +1,70 @@
 //! The Sophia-G optimizer.
 
-use crate::config::optimizer_config;
-use crate::error::{Result, below_one, not_negative, positive};
+use crate::config::{name_and_weight_decay, optimizer};
+use crate::error::Result;
 use crate::math::{ascent, ema};
-use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use core::panic::Location;
-use kiln_nn::Config;
 use kiln_nn::{GradientsParams, Module};
 use kiln_tensor::AnyTensor;
 
 /// The Sophia-G optimizer, created by [`SophiaGConfig`].
 pub type SophiaG = PerParameter<SophiaGRule>;
 
-/// Options of [`SophiaG`] ([Liu et al. 2023](https://arxiv.org/abs/2305.14342)), with the formulas and defaults of the
-/// authors' code. A usual learning rate is 0.0002.
-///
-/// With gradient `g`: `m = beta_1 m + (1 - beta_1) g`, and
-/// `p = (1 - lr weight_decay) p - lr sign(m) min(1, |m| / (rho batch_size h + 1e-15))`. The diagonal of the Hessian `h`
-/// starts at 0; [`SophiaG::update_hessian`] changes it.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::{GradientsParams, Linear, LinearConfig};
-/// use kiln_optim::{Optimizer, SophiaGConfig};
-/// use kiln_tensor::{Autodiff, Tensor};
-///
-/// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
-/// let mut optimizer = SophiaGConfig::new().with_batch_size(2.0).init();
-/// let gradients = |model: &Linear<_>, target: f64| {
-///     let loss = (model.forward(Tensor::from([[1.0, 2.0], [3.0, 4.0]])) - target).square().mean();
-///     GradientsParams::from_grads(loss.backward(), model)
-/// };
-/// for step in 0..20 {
-///     if step % 10 == 0 {
-///         // In place of 0.3: labels drawn from the model's own distribution.
-///         let sampled = gradients(&model, 0.3);
-///         optimizer.update_hessian(&mut model, sampled)?;
-///     }
-///     let gradients = gradients(&model, 1.0);
-///     model = optimizer.step(2e-4, model, gradients);
-/// }
-/// # Ok::<(), kiln_optim::OptimError>(())
-/// ```
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct SophiaGConfig {
-    /// Decay rate of the first moment estimate, in `[0, 1)`. Default: 0.965.
-    #[config(default = 0.965)]
-    pub beta_1: f64,
-    /// Decay rate of the Hessian estimate, in `[0, 1)`. Default: 0.99.
-    #[config(default = 0.99)]
-    pub beta_2: f64,
-    /// The threshold of clipping: greater than 0. Default: 0.04.
-    #[config(default = 0.04)]
-    pub rho: f64,
-    /// Number of items (of tokens, for language models) over which the loss is a mean: greater than 0. Default: 5120.
-    #[config(default = 5120.0)]
-    pub batch_size: f64,
-    /// The decoupled weight decay: at least 0. Default: 0.1.
-    #[config(default = 0.1)]
-    #[config(into = crate::decay::WeightDecayConfig)]
-    pub weight_decay: f64,
-    /// Whether to maximize the objective instead of minimizing it. Default: no.
-    #[config(default = false)]
-    pub maximize: bool,
-    /// Gradient clipping before the update. Default: none.
-    pub grad_clipping: Option<GradientClipping>,
-}
-
-impl SophiaGConfig {
-    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
+optimizer! {
+    /// Options of [`SophiaG`] ([Liu et al. 2023](https://arxiv.org/abs/2305.14342)), with the formulas and defaults of
+    /// the authors' code. A usual learning rate is 0.0002.
     ///
-    /// # Errors
-    /// When an option is out of range.
-    pub fn rule(&self) -> Result<SophiaGRule> {
-        below_one("sophia_g", "beta_1", self.beta_1)?;
-        below_one("sophia_g", "beta_2", self.beta_2)?;
-        positive("sophia_g", "rho", self.rho)?;
-        positive("sophia_g", "batch_size", self.batch_size)?;
-        not_negative("sophia_g", "weight_decay", self.weight_decay)?;
-        Ok(SophiaGRule { options: self.clone() })
+    /// With gradient `g`: `m = beta_1 m + (1 - beta_1) g`, and
+    /// `p = (1 - lr weight_decay) p - lr sign(m) min(1, |m| / (rho batch_size h + 1e-15))`. The diagonal of the Hessian
+    /// `h` starts at 0; [`SophiaG::update_hessian`] changes it.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+    /// use kiln_optim::{Optimizer, SophiaGConfig};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
+    /// let mut optimizer = SophiaGConfig::new().with_batch_size(2.0).init();
+    /// let gradients = |model: &Linear<_>, target: f64| {
+    ///     let loss = (model.forward(Tensor::from([[1.0, 2.0], [3.0, 4.0]])) - target).square().mean();
+    ///     GradientsParams::from_grads(loss.backward(), model)
+    /// };
+    /// for step in 0..20 {
+    ///     if step % 10 == 0 {
+    ///         // In place of 0.3: labels drawn from the model's own distribution.
+    ///         let sampled = gradients(&model, 0.3);
+    ///         optimizer.update_hessian(&mut model, sampled)?;
+    ///     }
+    ///     let gradients = gradients(&model, 1.0);
+    ///     model = optimizer.step(2e-4, model, gradients);
+    /// }
+    /// # Ok::<(), kiln_optim::OptimError>(())
+    /// ```
+    pub struct SophiaGConfig: SophiaG, SophiaGRule, "sophia_g" {
+        /// Decay rate of the first moment estimate. Default: 0.965.
+        #[config(range = "[0, 1)", default = 0.965)]
+        pub beta_1: f64,
+        /// Decay rate of the Hessian estimate. Default: 0.99.
+        #[config(range = "[0, 1)", default = 0.99)]
+        pub beta_2: f64,
+        /// The threshold of clipping. Default: 0.04.
+        #[config(range = "(0, inf)", default = 0.04)]
+        pub rho: f64,
+        /// Number of items (of tokens, for language models) over which the loss is a mean. Default: 5120.
+        #[config(range = "(0, inf)", default = 5120.0)]
+        pub batch_size: f64,
     }
-}
-
-optimizer_config!(SophiaGConfig, SophiaG);
-
-/// The update rule of [`SophiaG`].
-#[derive(Clone, Debug)]
-pub struct SophiaGRule {
-    options: SophiaGConfig,
+    weight_decay = 0.1: "The decoupled weight decay";
+    maximize = false;
 }
 
 const MEAN: &str = "exp_avg";
 const HESSIAN: &str = "hessian";
 
 impl UpdateRule for SophiaGRule {
-    fn name(&self) -> &'static str {
-        "sophia_g"
-    }
+    name_and_weight_decay!();
 
     fn slots(&self) -> &'static [&'static str] {
         &[MEAN, HESSIAN]
@@ -104,10 +72,6 @@ impl UpdateRule for SophiaGRule {
 
     fn slot_code(&self, slot: &str) -> SlotCode {
         if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.options.weight_decay
     }
 
     fn update(

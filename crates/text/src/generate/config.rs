@@ -1,7 +1,7 @@
 //! Settings of generation.
 
 use crate::{Result, TextError};
-use kiln_nn::Config;
+use kiln_nn::{Config, OutOfRange};
 
 /// Settings of generation. The default is greedy decoding: the token with the greatest logit.
 ///
@@ -15,30 +15,34 @@ use kiln_nn::Config;
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct GenerateConfig {
     /// Maximum number of new tokens. The context of the model may end earlier. Default: 256.
-    #[config(default = 256)]
+    #[config(range = "[1, inf]", expected = "generate at least one token", default = 256)]
     pub max_new_tokens: usize,
     /// Maximum number of tokens of the prompt and the new text together. Default: the context of the model.
+    #[config(range = "[1, inf]", expected = "at least 1, or `None` for the context of the model")]
     pub max_length: Option<usize>,
     /// The divisor of the logits before sampling. 0 is greedy decoding. Default: 0.
-    #[config(default = 0.0)]
+    #[config(range = "[0, inf)", expected = "a finite number that is not negative", default = 0.0)]
     pub temperature: f64,
     /// Number of tokens with the greatest logits that can be sampled. Default: all.
+    #[config(range = "[1, inf]", expected = "at least 1, or `None` for all tokens")]
     pub top_k: Option<usize>,
-    /// Total probability of the most probable tokens that can be sampled, in (0, 1]: nucleus sampling
+    /// Total probability of the most probable tokens that can be sampled: nucleus sampling
     /// ([Holtzman et al. 2020](https://arxiv.org/abs/1904.09751)). Default: all.
+    #[config(range = "(0, 1]", expected = "in (0, 1]")]
     pub top_p: Option<f64>,
-    /// Minimum probability of tokens that can be sampled, as a part of the greatest probability, in [0, 1]
+    /// Minimum probability of tokens that can be sampled, as a part of the greatest probability
     /// ([Nguyen et al. 2024](https://arxiv.org/abs/2407.01082)). Default: 0.
+    #[config(range = "[0, 1]", expected = "in [0, 1]")]
     pub min_p: Option<f64>,
     /// Divisor of positive, and factor of negative, logits of tokens in the prompt and the new text
     /// ([Keskar et al. 2019](https://arxiv.org/abs/1909.05858)). Above 1 discourages repetition. Default: 1.
-    #[config(default = 1.0)]
+    #[config(range = "(0, inf)", expected = "a finite number above 0", default = 1.0)]
     pub repetition_penalty: f64,
     /// Subtracted from the logit of a token for each time it is in the new text. Default: 0.
-    #[config(default = 0.0)]
+    #[config(range = "(-inf, inf)", default = 0.0)]
     pub frequency_penalty: f64,
     /// Subtracted once from the logit of tokens in the new text. Default: 0.
-    #[config(default = 0.0)]
+    #[config(range = "(-inf, inf)", default = 0.0)]
     pub presence_penalty: f64,
     /// The seed of sampling: equal seeds have equal results. Rows of a batch have different random numbers. Default: 0.
     #[config(default = 0)]
@@ -70,34 +74,11 @@ impl GenerateConfig {
     /// # Errors
     /// When one is out of range.
     pub fn validate(&self) -> Result<()> {
-        let not_negative = "a finite number that is not negative";
-        check("max_new_tokens", self.max_new_tokens, self.max_new_tokens > 0, "generate at least one token")?;
-        if let Some(length) = self.max_length {
-            check("max_length", length, length > 0, "at least 1, or `None` for the context of the model")?;
-        }
-        let temperature = self.temperature;
-        check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, not_negative)?;
-        if let Some(k) = self.top_k {
-            check("top_k", k, k > 0, "at least 1, or `None` for all tokens")?;
-        }
-        if let Some(p) = self.top_p {
-            check("top_p", p, p > 0.0 && p <= 1.0, "in (0, 1]")?;
-        }
-        if let Some(p) = self.min_p {
-            check("min_p", p, (0.0..=1.0).contains(&p), "in [0, 1]")?;
-        }
-        let penalty = self.repetition_penalty;
-        check(
-            "repetition_penalty",
-            penalty,
-            penalty.is_finite() && penalty > 0.0,
-            "a finite number above 0",
-        )?;
-        for (name, penalty) in
-            [("frequency_penalty", self.frequency_penalty), ("presence_penalty", self.presence_penalty)]
-        {
-            check(name, penalty, penalty.is_finite(), "a finite number")?;
-        }
+        self.check_ranges().map_err(|OutOfRange { option, value, expected }| TextError::InvalidSetting {
+            setting: option,
+            value,
+            hint: expected,
+        })?;
         let empty = self.stop.iter().any(String::is_empty);
         check("stop", "a list with an empty string", !empty, "an empty string would end every text")
     }

@@ -1,91 +1,11 @@
 //! Sums and rows that metrics accumulate over batches.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use kiln_tensor::AnyTensor;
 
-use super::{Metric, MetricState, MetricValues};
+use super::MetricState;
 use crate::error::MetricError;
-use crate::observation::Observation;
-
-/// A metric that is a function of an [`Accumulator`]. It implements [`Metric`]; see the [module](super) for an example.
-pub trait AccumulatedMetric: Clone + Debug + Send + 'static {
-    /// Returns the name of the metric and of its main value.
-    fn name(&self) -> &str;
-
-    /// Returns the accumulator.
-    fn accumulator(&mut self) -> &mut Accumulator;
-
-    /// Adds a batch to the accumulator.
-    ///
-    /// # Errors
-    /// When the observation does not contain an input that the metric needs, or an op fails.
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError>;
-
-    /// Computes the values from the accumulator, the main value first.
-    ///
-    /// # Errors
-    /// When the device failed.
-    fn result(&mut self) -> Result<MetricValues, MetricError>;
-
-    /// Returns whether a greater value is better. Default: yes.
-    fn higher_is_better(&self) -> bool {
-        true
-    }
-
-    /// Formats the main value. Default: four decimal places.
-    fn format(&self, value: f64) -> String {
-        format!("{value:.4}")
-    }
-}
-
-impl<M: AccumulatedMetric> Metric for M {
-    fn name(&self) -> &str {
-        AccumulatedMetric::name(self)
-    }
-
-    fn fresh(&self) -> Box<dyn Metric> {
-        let mut fresh = self.clone();
-        fresh.accumulator().reset();
-        Box::new(fresh)
-    }
-
-    fn reset(&mut self) {
-        self.accumulator().reset();
-    }
-
-    fn update(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        self.add(observation)
-    }
-
-    fn values(&mut self) -> Result<MetricValues, MetricError> {
-        self.result()
-    }
-
-    fn state(&mut self) -> Result<MetricState, MetricError> {
-        self.accumulator().state()
-    }
-
-    fn load_state(&mut self, state: &MetricState) -> Result<(), MetricError> {
-        let mut loaded = Accumulator::default();
-        loaded.merge(state)?;
-        *self.accumulator() = loaded;
-        Ok(())
-    }
-
-    fn merge(&mut self, state: &MetricState) -> Result<(), MetricError> {
-        self.accumulator().merge(state)
-    }
-
-    fn higher_is_better(&self) -> bool {
-        AccumulatedMetric::higher_is_better(self)
-    }
-
-    fn format(&self, value: f64) -> String {
-        AccumulatedMetric::format(self, value)
-    }
-}
 
 /// With more tensors than this, they are read from the device.
 const MAX_PENDING: usize = 64;
@@ -190,6 +110,15 @@ impl Accumulator {
     /// When the device failed.
     pub fn total(&mut self, name: &'static str) -> Result<f64, MetricError> {
         Ok(self.totals(name)?.first().copied().unwrap_or(f64::NAN))
+    }
+
+    /// Returns the quotient of the first elements of two sums, such as of the sum of errors and the number of items;
+    /// NaN without batches. Waits for the device.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn ratio(&mut self, sum: &'static str, divisor: &'static str) -> Result<f64, MetricError> {
+        Ok(self.total(sum)? / self.total(divisor)?)
     }
 
     /// Returns the elements of a sum; none without batches. Waits for the device.

@@ -3,45 +3,43 @@
 use kiln_ir::{Comparison, Reduction};
 use kiln_tensor::{AnyTensor, DType};
 
-use super::{AccumulatedMetric, Accumulator, MetricValues};
+use super::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::error::MetricError;
 use crate::observation::{LOGITS, Observation, TARGETS};
 
-/// Accuracy: the fraction of items whose class is predicted, from 0 to 1. Requires
-/// [`StepOutput::classification`](crate::StepOutput::classification).
+/// Accuracy, `accuracy`: the fraction of items whose class is predicted, from 0 to 1. The class with the highest score
+/// is the prediction. Requires [`StepOutput::classification`](crate::StepOutput::classification).
+pub type Accuracy = Accumulated<AccuracyRule>;
+
+/// The rule of [`Accuracy`].
 #[derive(Clone, Debug)]
-pub struct Accuracy {
-    name: String,
+pub struct AccuracyRule {
     k: usize,
     ignore_index: Option<i64>,
-    accumulator: Accumulator,
+}
+
+impl Default for AccuracyRule {
+    fn default() -> AccuracyRule {
+        AccuracyRule { k: 1, ignore_index: None }
+    }
 }
 
 /// [`Accuracy`] under the name that Burn uses.
 pub type AccuracyMetric = Accuracy;
 
 impl Accuracy {
-    /// Returns top-1 accuracy, named `accuracy`: the class with the highest score is the prediction.
-    pub fn new() -> Accuracy {
-        Accuracy::named("accuracy".to_owned(), 1)
-    }
-
     /// Returns top-k accuracy, named such as `top-5 accuracy`. A `k` of 0 is 1. An item is correct if fewer than `k`
     /// scores are greater than that of its class. NaN scores count as greater; a class with a NaN score is never
     /// correct.
     pub fn top(k: usize) -> Accuracy {
-        Accuracy::named(format!("top-{k} accuracy"), k.max(1))
-    }
-
-    fn named(name: String, k: usize) -> Accuracy {
-        Accuracy { name, k, ignore_index: None, accumulator: Accumulator::new() }
+        let rule = AccuracyRule { k: k.max(1), ignore_index: None };
+        Accuracy::of(rule).named(format!("top-{k} accuracy"))
     }
 
     /// Leaves out targets of this value, such as the padding. Default: none.
     #[must_use]
-    pub fn ignore_index(mut self, index: i64) -> Accuracy {
-        self.ignore_index = Some(index);
-        self
+    pub fn ignore_index(self, index: i64) -> Accuracy {
+        self.set(|rule| rule.ignore_index = Some(index))
     }
 
     /// [`ignore_index`](Accuracy::ignore_index) under the name that Burn uses.
@@ -51,46 +49,34 @@ impl Accuracy {
     }
 }
 
-impl Default for Accuracy {
-    fn default() -> Accuracy {
-        Accuracy::new()
-    }
-}
-
-impl AccumulatedMetric for Accuracy {
-    fn name(&self) -> &str {
-        &self.name
+impl MetricRule for AccuracyRule {
+    fn name(&self) -> String {
+        "accuracy".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (logits, targets) = (observation.tensor(LOGITS)?, observation.tensor(TARGETS)?);
         let num_items = targets.shape().num_elements();
         let targets = targets.reshape([num_items, 1])?;
         let hits = match self.ignore_index {
             None => {
-                self.accumulator.count("items", num_items as f64);
+                sums.count("items", num_items as f64);
                 hits(logits, targets, self.k)?
             }
             Some(index) => {
                 let ignored = targets.clone().compare_scalar(Comparison::Eq, index)?;
                 let counted = targets.clone().compare_scalar(Comparison::Ne, index)?;
-                self.accumulator.sum("items", counted.cast(DType::I32)?.sum()?)?;
+                sums.sum("items", counted.cast(DType::I32)?.sum()?)?;
                 // Ignored targets need not be classes.
                 let targets = targets.mask_fill(ignored.clone(), 0)?;
                 hits(logits, targets, self.k)?.mask_fill(ignored, false)?
             }
         };
-        self.accumulator.sum("correct", hits.cast(DType::I32)?.sum()?)
+        sums.sum("correct", hits.cast(DType::I32)?.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let correct = self.accumulator.total("correct")?;
-        let items = self.accumulator.total("items")?;
-        Ok(MetricValues::scalar(self.name.clone(), correct / items))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("correct", "items")?))
     }
 
     fn format(&self, value: f64) -> String {

@@ -22,7 +22,8 @@ use kiln_tensor::{AnyTensor, DType, TensorData};
 
 use super::classification::count::{dropped_unless, occurrences, sums_at};
 use super::classification::input::{ClassInput, refuse_invalid};
-use super::{AccumulatedMetric, Accumulator, MetricValue, MetricValues, Task};
+use super::classification::rule::{LabelsRule, TaskRule};
+use super::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues, Task};
 use crate::error::MetricError;
 use crate::observation::Observation;
 
@@ -38,72 +39,51 @@ pub enum CalibrationNorm {
     Max,
 }
 
-/// Calibration error: the distance of confidence and accuracy over bins of equal width, from 0 to 1 (Guo et al., 2017).
-/// The confidence of an item is the probability of the predicted class, and of the positive label of a binary task.
+/// Calibration error, `calibration error`: the distance of confidence and accuracy over bins of equal width, from 0 to
+/// 1 (Guo et al., 2017). The confidence of an item is the probability of the predicted class, and of the positive label
+/// of a binary task.
 ///
 /// Further values: `NAME confidence`, a histogram of the confidences; and `NAME reliability`, the matrix of the
 /// reliability diagram, with a row for each bin and the columns mean confidence, accuracy and fraction of the items. A
 /// bin contains its lower edge, the last both; torchmetrics has a bin of its own for a confidence of exactly 1.
+pub type CalibrationError = Accumulated<CalibrationRule>;
+
+/// The rule of [`CalibrationError`].
 #[derive(Clone, Debug)]
-pub struct CalibrationError {
-    name: String,
+pub struct CalibrationRule {
     task: Task,
     norm: CalibrationNorm,
     bins: usize,
     ignore_index: Option<i64>,
-    accumulator: Accumulator,
+}
+
+impl TaskRule for CalibrationRule {
+    fn of_task(task: Task) -> CalibrationRule {
+        CalibrationRule { task, norm: CalibrationNorm::L1, bins: 15, ignore_index: None }
+    }
 }
 
 impl CalibrationError {
-    /// Returns the error of one label of 0 or 1, named `calibration error`.
-    pub fn binary() -> CalibrationError {
-        CalibrationError::new(Task::Binary)
-    }
-
-    /// Returns the error of a number of classes, named `calibration error`.
-    pub fn multiclass(classes: usize) -> CalibrationError {
-        CalibrationError::new(Task::Multiclass { classes })
-    }
-
-    fn new(task: Task) -> CalibrationError {
-        CalibrationError {
-            name: "calibration error".to_owned(),
-            task,
-            norm: CalibrationNorm::L1,
-            bins: 15,
-            ignore_index: None,
-            accumulator: Accumulator::new(),
-        }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> CalibrationError {
-        self.name = name.into();
-        self
-    }
-
     /// Sets the norm over the bins. Default: L1.
     #[must_use]
-    pub fn norm(mut self, norm: CalibrationNorm) -> CalibrationError {
-        self.norm = norm;
-        self
+    pub fn norm(self, norm: CalibrationNorm) -> CalibrationError {
+        self.set(|rule| rule.norm = norm)
     }
 
     /// Sets the number of bins. A number of 0 is 1. Default: 15.
     #[must_use]
-    pub fn bins(mut self, bins: usize) -> CalibrationError {
-        self.bins = bins.max(1);
-        self
+    pub fn bins(self, bins: usize) -> CalibrationError {
+        self.set(|rule| rule.bins = bins.max(1))
     }
 
     /// Leaves out targets of this value. Default: none.
     #[must_use]
-    pub fn ignore_index(mut self, index: i64) -> CalibrationError {
-        self.ignore_index = Some(index);
-        self
+    pub fn ignore_index(self, index: i64) -> CalibrationError {
+        self.set(|rule| rule.ignore_index = Some(index))
     }
+}
 
+impl CalibrationRule {
     /// Returns the bin of each confidence.
     fn places(&self, confidences: &AnyTensor) -> Result<AnyTensor, MetricError> {
         if self.bins == 1 {
@@ -115,11 +95,11 @@ impl CalibrationError {
         Ok(edges.searchsorted(confidences.clone(), true)?.cast(DType::I32)?)
     }
 
-    fn reliability(&mut self) -> Result<Vec<Bin>, MetricError> {
-        refuse_invalid(&mut self.accumulator, self.task, self.ignore_index)?;
-        let items = self.accumulator.totals("items")?.to_vec();
-        let hits = self.accumulator.totals("hits")?.to_vec();
-        let confidences = self.accumulator.totals("confidences")?;
+    fn reliability(&self, sums: &mut Accumulator) -> Result<Vec<Bin>, MetricError> {
+        refuse_invalid(sums, self.task, self.ignore_index)?;
+        let items = sums.totals("items")?.to_vec();
+        let hits = sums.totals("hits")?.to_vec();
+        let confidences = sums.totals("confidences")?;
         let bin =
             |((items, hits), confidences): ((f64, f64), &f64)| Bin { items, hits, confidences: *confidences };
         Ok(items.into_iter().zip(hits).zip(confidences).map(bin).collect())
@@ -155,20 +135,16 @@ fn calibration_error(bins: &[Bin], norm: CalibrationNorm) -> f64 {
     }
 }
 
-impl AccumulatedMetric for CalibrationError {
-    fn name(&self) -> &str {
-        &self.name
+impl MetricRule for CalibrationRule {
+    fn name(&self) -> String {
+        "calibration error".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
         let probabilities = input.probabilities()?;
         let decisions = input.decisions(0.5, 1)?;
-        input.count_invalid(&mut self.accumulator)?;
+        input.count_invalid(sums)?;
         let items = input.targets.shape().num_elements();
         let (confidences, hits) = match self.task {
             Task::Multiclass { .. } => (probabilities.max_dim(1)?, decisions.equal(input.targets)?),
@@ -176,14 +152,14 @@ impl AccumulatedMetric for CalibrationError {
         };
         let confidences = confidences.reshape([items])?;
         let places = dropped_unless(input.valid.reshape([items])?, self.places(&confidences)?, self.bins)?;
-        self.accumulator.sum("items", occurrences(places.clone(), self.bins)?)?;
+        sums.sum("items", occurrences(places.clone(), self.bins)?)?;
         let hits = hits.reshape([items])?.cast(DType::I32)?;
-        self.accumulator.sum("hits", sums_at(places.clone(), hits, self.bins)?)?;
-        self.accumulator.sum("confidences", sums_at(places, confidences, self.bins)?)
+        sums.sum("hits", sums_at(places.clone(), hits, self.bins)?)?;
+        sums.sum("confidences", sums_at(places, confidences, self.bins)?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mut bins = self.reliability()?;
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let mut bins = self.reliability(sums)?;
         let error = calibration_error(&bins, self.norm);
         bins.resize(self.bins, Bin { items: 0.0, hits: 0.0, confidences: 0.0 });
         let total: f64 = bins.iter().map(|bin| bin.items).sum();
@@ -191,10 +167,10 @@ impl AccumulatedMetric for CalibrationError {
         let counts = bins.iter().map(|bin| bin.items).collect();
         let row = |bin: &Bin| [bin.confidences / bin.items, bin.hits / bin.items, bin.items / total];
         let elements = bins.iter().flat_map(row).collect();
-        Ok(MetricValues::scalar(self.name.clone(), error)
-            .with(format!("{} confidence", self.name), MetricValue::Histogram { edges, counts })
+        Ok(MetricValues::scalar(name, error)
+            .with(format!("{name} confidence"), MetricValue::Histogram { edges, counts })
             .with(
-                format!("{} reliability", self.name),
+                format!("{name} reliability"),
                 MetricValue::Matrix { rows: self.bins, columns: 3, elements },
             ))
     }
@@ -204,69 +180,43 @@ impl AccumulatedMetric for CalibrationError {
     }
 }
 
-/// Brier score: the mean squared difference of probabilities and targets. Of labels, the mean of `(p − t)²`, from 0 to
-/// 1; of several classes, the mean over the items of `Σ (p − t)²` with one-hot targets `t`, from 0 to 2 (Brier, 1950).
+/// Brier score, `brier score`: the mean squared difference of probabilities and targets. Of labels, the mean of
+/// `(p − t)²`, from 0 to 1; of several classes, the mean over the items of `Σ (p − t)²` with one-hot targets `t`, from
+/// 0 to 2 (Brier, 1950).
+pub type BrierScore = Accumulated<BrierRule>;
+
+/// The rule of [`BrierScore`].
 #[derive(Clone, Debug)]
-pub struct BrierScore {
-    name: String,
+pub struct BrierRule {
     task: Task,
     ignore_index: Option<i64>,
-    accumulator: Accumulator,
 }
+
+impl TaskRule for BrierRule {
+    fn of_task(task: Task) -> BrierRule {
+        BrierRule { task, ignore_index: None }
+    }
+}
+
+impl LabelsRule for BrierRule {}
 
 impl BrierScore {
-    /// Returns the score of one label of 0 or 1, named `brier score`.
-    pub fn binary() -> BrierScore {
-        BrierScore::new(Task::Binary)
-    }
-
-    /// Returns the score of a number of classes, named `brier score`.
-    pub fn multiclass(classes: usize) -> BrierScore {
-        BrierScore::new(Task::Multiclass { classes })
-    }
-
-    /// Returns the score of a number of labels of 0 or 1, named `brier score`.
-    pub fn multilabel(labels: usize) -> BrierScore {
-        BrierScore::new(Task::Multilabel { labels })
-    }
-
-    fn new(task: Task) -> BrierScore {
-        BrierScore {
-            name: "brier score".to_owned(),
-            task,
-            ignore_index: None,
-            accumulator: Accumulator::new(),
-        }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> BrierScore {
-        self.name = name.into();
-        self
-    }
-
     /// Leaves out targets of this value. Default: none.
     #[must_use]
-    pub fn ignore_index(mut self, index: i64) -> BrierScore {
-        self.ignore_index = Some(index);
-        self
+    pub fn ignore_index(self, index: i64) -> BrierScore {
+        self.set(|rule| rule.ignore_index = Some(index))
     }
 }
 
-impl AccumulatedMetric for BrierScore {
-    fn name(&self) -> &str {
-        &self.name
+impl MetricRule for BrierRule {
+    fn name(&self) -> String {
+        "brier score".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
         let probabilities = input.probabilities()?;
-        input.count_invalid(&mut self.accumulator)?;
+        input.count_invalid(sums)?;
         let dtype = probabilities.dtype();
         let squares = match self.task {
             Task::Multiclass { classes } => {
@@ -278,14 +228,13 @@ impl AccumulatedMetric for BrierScore {
             }
         };
         let dropped = input.valid.clone().logical_not()?;
-        self.accumulator.sum("items", input.valid.cast(DType::I32)?.sum()?)?;
-        self.accumulator.sum("squares", dropped.if_else_number(0.0, squares)?.sum()?)
+        sums.sum("items", input.valid.cast(DType::I32)?.sum()?)?;
+        sums.sum("squares", dropped.if_else_number(0.0, squares)?.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        refuse_invalid(&mut self.accumulator, self.task, self.ignore_index)?;
-        let score = self.accumulator.total("squares")? / self.accumulator.total("items")?;
-        Ok(MetricValues::scalar(self.name.clone(), score))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        refuse_invalid(sums, self.task, self.ignore_index)?;
+        Ok(MetricValues::scalar(name, sums.ratio("squares", "items")?))
     }
 
     fn higher_is_better(&self) -> bool {

@@ -39,6 +39,7 @@ mod confusion;
 pub(super) mod count;
 mod curve;
 pub(super) mod input;
+pub(super) mod rule;
 mod score;
 
 pub use confusion::{

@@ -1,11 +1,11 @@
 //! Means of the loss, of named tensors and of the learning rate.
 
 use super::shape::wide;
-use super::{AccumulatedMetric, Accumulator, MetricValues};
+use super::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::error::MetricError;
 use crate::observation::Observation;
 
-/// The mean loss over all items: each batch's loss is weighted by its number of items.
+/// The mean loss over all items, `loss`: each batch's loss is weighted by its number of items.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -21,54 +21,29 @@ use crate::observation::Observation;
 /// assert_eq!(loss.values()?.main(), Some(2.5));
 /// # Ok::<(), kiln_train::MetricError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct LossMetric {
-    name: String,
-    accumulator: Accumulator,
-}
+pub type LossMetric = Accumulated<LossRule>;
 
-impl LossMetric {
-    /// Returns the metric, named `loss`.
-    pub fn new() -> LossMetric {
-        LossMetric { name: "loss".to_owned(), accumulator: Accumulator::new() }
+/// The rule of [`LossMetric`].
+#[derive(Clone, Debug, Default)]
+pub struct LossRule;
+
+impl MetricRule for LossRule {
+    fn name(&self) -> String {
+        "loss".to_owned()
     }
 
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> LossMetric {
-        self.name = name.into();
-        self
-    }
-}
-
-impl Default for LossMetric {
-    fn default() -> LossMetric {
-        LossMetric::new()
-    }
-}
-
-impl AccumulatedMetric for LossMetric {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let loss = observation.loss.clone().ok_or(MetricError::Missing { name: "loss" })?;
         if observation.num_items == 0 {
             return Ok(());
         }
         let items = observation.num_items as f64;
-        self.accumulator.count("items", items);
-        self.accumulator.sum("loss", wide(loss)?.mean()?.mul_scalar(items)?)
+        sums.count("items", items);
+        sums.sum("loss", wide(loss)?.mean()?.mul_scalar(items)?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mean = self.accumulator.total("loss")? / self.accumulator.total("items")?;
-        Ok(MetricValues::scalar(self.name.clone(), mean))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("loss", "items")?))
     }
 
     fn higher_is_better(&self) -> bool {
@@ -77,58 +52,39 @@ impl AccumulatedMetric for LossMetric {
 }
 
 /// The mean over all elements of a tensor of the observation, of any shape.
+pub type MeanMetric = Accumulated<MeanRule>;
+
+/// The rule of [`MeanMetric`].
 #[derive(Clone, Debug)]
-pub struct MeanMetric {
-    name: String,
+pub struct MeanRule {
     tensor: &'static str,
     higher_is_better: bool,
-    accumulator: Accumulator,
 }
 
 impl MeanMetric {
     /// Returns the metric of a tensor, under its name. A higher value is better.
     pub fn new(tensor: &'static str) -> MeanMetric {
-        MeanMetric {
-            name: tensor.to_owned(),
-            tensor,
-            higher_is_better: true,
-            accumulator: Accumulator::new(),
-        }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> MeanMetric {
-        self.name = name.into();
-        self
+        MeanMetric::of(MeanRule { tensor, higher_is_better: true })
     }
 
     /// A lower value is better.
     #[must_use]
-    pub fn lower_is_better(mut self) -> MeanMetric {
-        self.higher_is_better = false;
-        self
+    pub fn lower_is_better(self) -> MeanMetric {
+        self.set(|rule| rule.higher_is_better = false)
     }
 }
 
-impl AccumulatedMetric for MeanMetric {
-    fn name(&self) -> &str {
-        &self.name
+impl MetricRule for MeanRule {
+    fn name(&self) -> String {
+        self.tensor.to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        add_mean(sums, observation, self.tensor)
     }
 
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let tensor = wide(observation.tensor(self.tensor)?)?;
-        self.accumulator.count("elements", tensor.shape().num_elements() as f64);
-        self.accumulator.sum("sum", tensor.sum()?)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mean = self.accumulator.total("sum")? / self.accumulator.total("elements")?;
-        Ok(MetricValues::scalar(self.name.clone(), mean))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, mean(sums)?))
     }
 
     fn higher_is_better(&self) -> bool {
@@ -136,40 +92,47 @@ impl AccumulatedMetric for MeanMetric {
     }
 }
 
+/// Adds the elements of a tensor to a mean.
+pub(super) fn add_mean(
+    sums: &mut Accumulator,
+    observation: &Observation,
+    name: &'static str,
+) -> Result<(), MetricError> {
+    let tensor = wide(observation.tensor(name)?)?;
+    sums.count("elements", tensor.shape().num_elements() as f64);
+    sums.sum("sum", tensor.sum()?)
+}
+
+/// The mean of all added elements.
+pub(super) fn mean(sums: &mut Accumulator) -> Result<f64, MetricError> {
+    sums.ratio("sum", "elements")
+}
+
 /// The learning rate, `learning_rate`: the mean over the steps of the first optimizer.
 ///
 /// It is for training alone: `learner.train_metric(LearningRateMetric::new())`. Records, loggers and the dashboard
 /// contain the rates of all optimizers without it.
+pub type LearningRateMetric = Accumulated<LearningRateRule>;
+
+/// The rule of [`LearningRateMetric`].
 #[derive(Clone, Debug, Default)]
-pub struct LearningRateMetric(Accumulator);
+pub struct LearningRateRule;
 
-impl LearningRateMetric {
-    /// Returns the metric.
-    pub fn new() -> LearningRateMetric {
-        LearningRateMetric::default()
-    }
-}
-
-impl AccumulatedMetric for LearningRateMetric {
-    fn name(&self) -> &str {
-        "learning_rate"
+impl MetricRule for LearningRateRule {
+    fn name(&self) -> String {
+        "learning_rate".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.0
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         if let Some(rate) = observation.learning_rate {
-            self.0.count("steps", 1.0);
-            self.0.count("learning_rate", rate);
+            sums.count("steps", 1.0);
+            sums.count("learning_rate", rate);
         }
         Ok(())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mean = self.0.total("learning_rate")? / self.0.total("steps")?;
-        Ok(MetricValues::scalar("learning_rate", mean))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("learning_rate", "steps")?))
     }
 
     fn higher_is_better(&self) -> bool {

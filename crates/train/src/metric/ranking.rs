@@ -21,10 +21,15 @@
 //! # Ok::<(), kiln_train::MetricError>(())
 //! ```
 
+mod measure;
+
 use std::collections::HashMap;
+use std::marker::PhantomData;
+
+use measure::{AtK, Document, Kind, Measure, OverAll};
 
 use super::shape::{require_shape_of, wide, wrong_shape};
-use super::{AccumulatedMetric, Accumulator, MetricValues};
+use super::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::error::MetricError;
 use crate::observation::{Observation, PREDICTIONS, TARGETS};
 
@@ -43,32 +48,41 @@ pub enum EmptyQueries {
     Skip,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Measure {
-    ReciprocalRank,
-    HitRate,
-    Recall,
-    Precision,
-    AveragePrecision,
-    RPrecision,
-    Ndcg { exponential: bool },
-}
-
-/// The mean of a measure over queries.
+/// The rule of metrics that are the mean of a measure over queries. `K` separates their types.
 #[derive(Clone, Debug)]
-struct Ranker {
-    name: String,
+pub struct RankingRule<K> {
     measure: Measure,
     k: Option<usize>,
     empty: EmptyQueries,
-    accumulator: Accumulator,
+    kind: PhantomData<K>,
 }
 
-/// A document of a query.
-#[derive(Clone, Copy)]
-struct Document {
-    score: f64,
-    relevance: f64,
+impl<K: Kind> RankingRule<K> {
+    fn new(k: Option<usize>) -> RankingRule<K> {
+        let k = k.map(|k| k.max(1));
+        RankingRule { measure: K::MEASURE, k, empty: EmptyQueries::Zero, kind: PhantomData }
+    }
+}
+
+impl<K: OverAll> Default for RankingRule<K> {
+    fn default() -> RankingRule<K> {
+        RankingRule::new(None)
+    }
+}
+
+impl<K: AtK> Accumulated<RankingRule<K>> {
+    /// Returns the metric over the `k` highest scores, named such as `mrr@10`. A `k` of 0 is 1.
+    pub fn at(k: usize) -> Self {
+        Self::of(RankingRule::new(Some(k))).named(format!("{}@{k}", K::NAME))
+    }
+}
+
+impl<K: Kind> Accumulated<RankingRule<K>> {
+    /// Sets the value of queries without relevant documents. Default: 0.
+    #[must_use]
+    pub fn empty_queries(self, empty: EmptyQueries) -> Self {
+        self.set(|rule| rule.empty = empty)
+    }
 }
 
 const SCORES: &str = "scores";
@@ -78,13 +92,12 @@ const ROW_SCORES: &str = "row scores";
 const ROW_RELEVANCES: &str = "row relevances";
 const ROW_LENGTHS: &str = "row lengths";
 
-impl Ranker {
-    fn new(name: String, measure: Measure, k: Option<usize>) -> Ranker {
-        let k = k.map(|k| k.max(1));
-        Ranker { name, measure, k, empty: EmptyQueries::Zero, accumulator: Accumulator::new() }
+impl<K: Kind> MetricRule for RankingRule<K> {
+    fn name(&self) -> String {
+        K::NAME.to_owned()
     }
 
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (scores, relevances) = (wide(observation.tensor(PREDICTIONS)?)?, observation.tensor(TARGETS)?);
         require_shape_of(TARGETS, &relevances, (PREDICTIONS, &scores))?;
         if observation.tensors.contains_key(QUERIES) {
@@ -94,45 +107,23 @@ impl Ranker {
                 let problem = format!("has dtype {}, expected integers", queries.dtype());
                 return Err(MetricError::Input { name: QUERIES, problem });
             }
-            self.accumulator.append(QUERY_ROWS, queries)?;
-            self.accumulator.append(SCORES, scores)?;
-            return self.accumulator.append(RELEVANCES, relevances);
+            sums.append(QUERY_ROWS, queries)?;
+            sums.append(SCORES, scores)?;
+            return sums.append(RELEVANCES, relevances);
         }
         if scores.rank() != 2 {
             let expected = format!("[queries, documents], or `{QUERIES}` with the query of each document");
             return Err(wrong_shape(PREDICTIONS, &scores, &expected));
         }
         let [queries, documents] = [scores.shape()[0], scores.shape()[1]];
-        self.accumulator.append_all(ROW_LENGTHS, &vec![documents as f64; queries])?;
-        self.accumulator.append(ROW_SCORES, scores)?;
-        self.accumulator.append(ROW_RELEVANCES, relevances)
+        sums.append_all(ROW_LENGTHS, &vec![documents as f64; queries])?;
+        sums.append(ROW_SCORES, scores)?;
+        sums.append(ROW_RELEVANCES, relevances)
     }
 
-    /// Returns the documents of each query, in the order in which they were added.
-    fn queries(&mut self) -> Result<Vec<Vec<Document>>, MetricError> {
-        let rows = documents(&mut self.accumulator, ROW_SCORES, ROW_RELEVANCES)?;
-        let mut rest = rows.as_slice();
-        let mut queries: Vec<Vec<Document>> = Vec::new();
-        for &length in self.accumulator.numbers(ROW_LENGTHS)? {
-            let (row, after) = rest.split_at(length as usize);
-            queries.push(row.to_vec());
-            rest = after;
-        }
-        let documents = documents(&mut self.accumulator, SCORES, RELEVANCES)?;
-        let mut places = HashMap::new();
-        for (document, query) in documents.into_iter().zip(self.accumulator.numbers(QUERY_ROWS)?) {
-            let place = *places.entry(*query as i64).or_insert_with(|| {
-                queries.push(Vec::new());
-                queries.len() - 1
-            });
-            queries[place].push(document);
-        }
-        Ok(queries)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
         let (mut sum, mut count) = (0.0, 0.0);
-        for mut query in self.queries()? {
+        for mut query in queries(sums)? {
             let is_empty = query.iter().all(|document| document.relevance <= 0.0);
             sum += match self.empty {
                 EmptyQueries::Zero | EmptyQueries::One | EmptyQueries::Skip if !is_empty => {
@@ -144,8 +135,30 @@ impl Ranker {
             };
             count += 1.0;
         }
-        Ok(MetricValues::scalar(self.name.clone(), sum / count))
+        Ok(MetricValues::scalar(name, sum / count))
     }
+}
+
+/// Returns the documents of each query, in the order in which they were added.
+fn queries(sums: &mut Accumulator) -> Result<Vec<Vec<Document>>, MetricError> {
+    let rows = documents(sums, ROW_SCORES, ROW_RELEVANCES)?;
+    let mut rest = rows.as_slice();
+    let mut queries: Vec<Vec<Document>> = Vec::new();
+    for &length in sums.numbers(ROW_LENGTHS)? {
+        let (row, after) = rest.split_at(length as usize);
+        queries.push(row.to_vec());
+        rest = after;
+    }
+    let documents = documents(sums, SCORES, RELEVANCES)?;
+    let mut places = HashMap::new();
+    for (document, query) in documents.into_iter().zip(sums.numbers(QUERY_ROWS)?) {
+        let place = *places.entry(*query as i64).or_insert_with(|| {
+            queries.push(Vec::new());
+            queries.len() - 1
+        });
+        queries[place].push(document);
+    }
+    Ok(queries)
 }
 
 fn documents(
@@ -163,214 +176,63 @@ fn documents(
     Ok(pairs.map(|(&score, relevance)| Document { score, relevance }).collect())
 }
 
-impl Measure {
-    /// Returns the measure of a query with at least one relevant document.
-    fn of(self, query: &mut [Document], k: Option<usize>) -> f64 {
-        query.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let k = k.unwrap_or(query.len());
-        let is_relevant = |document: &Document| document.relevance > 0.0;
-        let relevant = query.iter().filter(|document| is_relevant(document)).count();
-        let hits = |k: usize| query.iter().take(k).filter(|document| is_relevant(document)).count() as f64;
-        match self {
-            Measure::ReciprocalRank => {
-                let first = query.iter().take(k).position(is_relevant);
-                first.map_or(0.0, |place| 1.0 / (place + 1) as f64)
-            }
-            Measure::HitRate => hits(k).min(1.0),
-            Measure::Recall => hits(k) / relevant as f64,
-            Measure::Precision => hits(k) / k as f64,
-            Measure::RPrecision => hits(relevant) / relevant as f64,
-            Measure::AveragePrecision => {
-                let ranks = query.iter().take(k).enumerate().filter(|(_, document)| is_relevant(document));
-                let precisions =
-                    ranks.enumerate().map(|(before, (place, _))| (before + 1) as f64 / (place + 1) as f64);
-                precisions.sum::<f64>() / hits(k).max(1.0)
-            }
-            Measure::Ndcg { exponential } => ndcg(query, k, exponential),
-        }
-    }
-}
-
-fn ndcg(query: &[Document], k: usize, exponential: bool) -> f64 {
-    let gain = |relevance: f64| if exponential { relevance.exp2() - 1.0 } else { relevance };
-    let discount = |place: usize| if place < k { 1.0 / ((place + 2) as f64).log2() } else { 0.0 };
-    let (mut actual, mut place) = (0.0, 0);
-    for tied in query.chunk_by(|a, b| a.score == b.score) {
-        let mean = tied.iter().map(|document| gain(document.relevance)).sum::<f64>() / tied.len() as f64;
-        actual += mean * (place..place + tied.len()).map(discount).sum::<f64>();
-        place += tied.len();
-    }
-    let mut gains: Vec<f64> = query.iter().map(|document| gain(document.relevance)).collect();
-    gains.sort_by(|a, b| b.total_cmp(a));
-    let ideal: f64 = gains.iter().enumerate().map(|(place, gain)| gain * discount(place)).sum();
-    actual / ideal
-}
-
 macro_rules! ranking_metrics {
-    ($($(#[$meta:meta])* $metric:ident;)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $metric(Ranker);
+    ($($(#[$meta:meta])* $metric:ident, $name:literal, $measure:expr, $($scope:ident),+;)*) => {
+        mod kind {$(
+            #[derive(Clone, Copy, Debug)]
+            pub struct $metric;
+        )*}
 
-        impl $metric {
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.0.name = name.into();
-                self
+        $(
+            $(#[$meta])*
+            pub type $metric = Accumulated<RankingRule<kind::$metric>>;
+
+            impl Kind for kind::$metric {
+                const NAME: &'static str = $name;
+                const MEASURE: Measure = $measure;
             }
 
-            /// Sets the value of queries without relevant documents. Default: 0.
-            #[must_use]
-            pub fn empty_queries(mut self, empty: EmptyQueries) -> $metric {
-                self.0.empty = empty;
-                self
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.0.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.0.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                self.0.add(observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                self.0.result()
-            }
-        }
-    )*};
+            $(impl $scope for kind::$metric {})+
+        )*
+    };
 }
 
 ranking_metrics! {
-    /// Mean reciprocal rank (MRR): the mean over queries of `1 / rank` of the first relevant document, from 0 to 1. The
-    /// first of equal scores ranks first. Inputs: see the [module](self).
-    MeanReciprocalRank;
+    /// Mean reciprocal rank (MRR), `mrr`: the mean over queries of `1 / rank` of the first relevant document, from 0 to
+    /// 1. The first of equal scores ranks first. Inputs: see the [module](self).
+    MeanReciprocalRank, "mrr", Measure::ReciprocalRank, OverAll, AtK;
 
-    /// Normalized discounted cumulative gain: `DCG / ideal DCG` with `DCG = Σ gain / log₂(rank + 1)`, from 0 to 1, the
-    /// mean over queries. Documents with equal scores share the mean of their gains, as in scikit-learn. Inputs: see
-    /// the [module](self); relevances may be any numbers ≥ 0.
-    Ndcg;
+    /// Normalized discounted cumulative gain, `ndcg`: `DCG / ideal DCG` with `DCG = Σ gain / log₂(rank + 1)`, from 0 to
+    /// 1, the mean over queries. Documents with equal scores share the mean of their gains, as in scikit-learn. Inputs:
+    /// see the [module](self); relevances may be any numbers ≥ 0.
+    Ndcg, "ndcg", Measure::Ndcg { exponential: false }, OverAll, AtK;
 
-    /// Hit rate: the fraction of queries with a relevant document among the `k` highest scores. Inputs: see the
-    /// [module](self).
-    HitRate;
+    /// Hit rate, named such as `hit rate@10`: the fraction of queries with a relevant document among the `k` highest
+    /// scores. Inputs: see the [module](self).
+    HitRate, "hit rate", Measure::HitRate, AtK;
 
-    /// Recall at k: the fraction of the relevant documents of a query that are among the `k` highest scores, the mean
-    /// over queries. Inputs: see the [module](self).
-    RecallAtK;
+    /// Recall at k, named such as `recall@10`: the fraction of the relevant documents of a query that are among the `k`
+    /// highest scores, the mean over queries. Inputs: see the [module](self).
+    RecallAtK, "recall", Measure::Recall, AtK;
 
-    /// Precision at k: the number of relevant documents among the `k` highest scores, divided by `k`, the mean over
-    /// queries. Inputs: see the [module](self).
-    PrecisionAtK;
+    /// Precision at k, named such as `precision@10`: the number of relevant documents among the `k` highest scores,
+    /// divided by `k`, the mean over queries. Inputs: see the [module](self).
+    PrecisionAtK, "precision", Measure::Precision, AtK;
 
-    /// Mean average precision of rankings (MAP): the mean, over the ranks of the relevant documents, of the precision
-    /// at this rank; then the mean over queries. From 0 to 1. With `k`, over the relevant documents among the `k`
-    /// highest scores. Inputs: see the [module](self).
-    RetrievalAveragePrecision;
+    /// Mean average precision of rankings (MAP), `map`: the mean, over the ranks of the relevant documents, of the
+    /// precision at this rank; then the mean over queries. From 0 to 1. With `k`, over the relevant documents among the
+    /// `k` highest scores. Inputs: see the [module](self).
+    RetrievalAveragePrecision, "map", Measure::AveragePrecision, OverAll, AtK;
 
-    /// R-precision: the precision at the number of relevant documents of a query, the mean over queries. Inputs: see
-    /// the [module](self).
-    RPrecision;
-}
-
-impl MeanReciprocalRank {
-    /// Returns the metric, named `mrr`.
-    pub fn new() -> MeanReciprocalRank {
-        MeanReciprocalRank(Ranker::new("mrr".to_owned(), Measure::ReciprocalRank, None))
-    }
-
-    /// Returns the metric over the `k` highest scores, named such as `mrr@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> MeanReciprocalRank {
-        MeanReciprocalRank(Ranker::new(format!("mrr@{k}"), Measure::ReciprocalRank, Some(k)))
-    }
-}
-
-impl Default for MeanReciprocalRank {
-    fn default() -> MeanReciprocalRank {
-        MeanReciprocalRank::new()
-    }
+    /// R-precision, `r-precision`: the precision at the number of relevant documents of a query, the mean over queries.
+    /// Inputs: see the [module](self).
+    RPrecision, "r-precision", Measure::RPrecision, OverAll;
 }
 
 impl Ndcg {
-    /// Returns the metric over all documents, named `ndcg`. The gain is the relevance.
-    pub fn new() -> Ndcg {
-        Ndcg(Ranker::new("ndcg".to_owned(), Measure::Ndcg { exponential: false }, None))
-    }
-
-    /// Returns the metric over the `k` highest scores, named such as `ndcg@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> Ndcg {
-        Ndcg(Ranker::new(format!("ndcg@{k}"), Measure::Ndcg { exponential: false }, Some(k)))
-    }
-
     /// Uses the gain `2^relevance − 1` (Burges et al., 2005). Default: the relevance.
     #[must_use]
-    pub fn exponential_gain(mut self) -> Ndcg {
-        self.0.measure = Measure::Ndcg { exponential: true };
-        self
-    }
-}
-
-impl Default for Ndcg {
-    fn default() -> Ndcg {
-        Ndcg::new()
-    }
-}
-
-impl HitRate {
-    /// Returns the metric over the `k` highest scores, named such as `hit rate@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> HitRate {
-        HitRate(Ranker::new(format!("hit rate@{k}"), Measure::HitRate, Some(k)))
-    }
-}
-
-impl RecallAtK {
-    /// Returns the metric over the `k` highest scores, named such as `recall@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> RecallAtK {
-        RecallAtK(Ranker::new(format!("recall@{k}"), Measure::Recall, Some(k)))
-    }
-}
-
-impl PrecisionAtK {
-    /// Returns the metric over the `k` highest scores, named such as `precision@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> PrecisionAtK {
-        PrecisionAtK(Ranker::new(format!("precision@{k}"), Measure::Precision, Some(k)))
-    }
-}
-
-impl RetrievalAveragePrecision {
-    /// Returns the metric over all documents, named `map`.
-    pub fn new() -> RetrievalAveragePrecision {
-        RetrievalAveragePrecision(Ranker::new("map".to_owned(), Measure::AveragePrecision, None))
-    }
-
-    /// Returns the metric over the `k` highest scores, named such as `map@10`. A `k` of 0 is 1.
-    pub fn at(k: usize) -> RetrievalAveragePrecision {
-        RetrievalAveragePrecision(Ranker::new(format!("map@{k}"), Measure::AveragePrecision, Some(k)))
-    }
-}
-
-impl Default for RetrievalAveragePrecision {
-    fn default() -> RetrievalAveragePrecision {
-        RetrievalAveragePrecision::new()
-    }
-}
-
-impl RPrecision {
-    /// Returns the metric, named `r-precision`.
-    pub fn new() -> RPrecision {
-        RPrecision(Ranker::new("r-precision".to_owned(), Measure::RPrecision, None))
-    }
-}
-
-impl Default for RPrecision {
-    fn default() -> RPrecision {
-        RPrecision::new()
+    pub fn exponential_gain(self) -> Ndcg {
+        self.set(|rule| rule.measure = Measure::Ndcg { exponential: true })
     }
 }

@@ -27,8 +27,9 @@ pub use correlation::{
     SpearmanCorrelation,
 };
 
+use super::accumulated::plain_metrics;
 use super::shape::{require_shape_of, wide, wrong_shape};
-use super::{AccumulatedMetric, Accumulator, MetricValues};
+use super::{Accumulator, MetricValues};
 use crate::error::MetricError;
 use crate::observation::{Observation, PREDICTIONS, TARGETS};
 
@@ -42,212 +43,104 @@ fn pair(observation: &Observation) -> Result<(AnyTensor, AnyTensor), MetricError
 /// Absolute targets below this number are raised to it in percentages, as in torchmetrics.
 const LEAST_TARGET: f64 = 1.17e-6;
 
-/// The sum of an error over all elements, divided by another sum.
-#[derive(Clone, Copy, Debug)]
-enum Error {
-    Squared,
-    RootSquared,
-    Absolute,
-    Percentage,
-    SymmetricPercentage,
-    WeightedPercentage,
-    SquaredLog,
-    LogCosh,
-}
+type Elementwise = fn(AnyTensor, AnyTensor) -> Result<AnyTensor, kiln_tensor::Error>;
 
-impl Error {
-    /// Returns the error of each element.
-    fn of(self, predictions: AnyTensor, targets: AnyTensor) -> Result<AnyTensor, kiln_tensor::Error> {
-        match self {
-            Error::Squared | Error::RootSquared => predictions.sub(targets)?.square(),
-            Error::Absolute | Error::WeightedPercentage => predictions.sub(targets)?.abs(),
-            Error::Percentage => {
-                let scale = targets.clone().abs()?.clamp_min(LEAST_TARGET)?;
-                predictions.sub(targets)?.abs()?.div(scale)
-            }
-            Error::SymmetricPercentage => {
-                let scale =
-                    targets.clone().abs()?.add(predictions.clone().abs()?)?.clamp_min(LEAST_TARGET)?;
-                predictions.sub(targets)?.abs()?.mul_scalar(2.0)?.div(scale)
-            }
-            Error::SquaredLog => predictions.log1p()?.sub(targets.log1p()?)?.square(),
-            Error::LogCosh => {
-                let distance = predictions.sub(targets)?.abs()?;
-                let rest = distance.clone().mul_scalar(-2.0)?.exp()?.log1p()?;
-                distance.add(rest)?.sub_scalar(std::f64::consts::LN_2)
-            }
-        }
-    }
-}
-
-macro_rules! errors {
-    ($($(#[$meta:meta])* $metric:ident, $name:literal, $error:ident;)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $metric {
-            name: String,
-            accumulator: Accumulator,
-        }
-
-        impl $metric {
-            #[doc = concat!("Returns the metric, named `", $name, "`.")]
-            pub fn new() -> $metric {
-                $metric { name: $name.to_owned(), accumulator: Accumulator::new() }
-            }
-
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.name = name.into();
-                self
-            }
-        }
-
-        impl Default for $metric {
-            fn default() -> $metric {
-                $metric::new()
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                add_error(&mut self.accumulator, Error::$error, observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                Ok(MetricValues::scalar(self.name.clone(), mean_error(&mut self.accumulator, Error::$error)?))
-            }
-
-            fn higher_is_better(&self) -> bool {
-                false
-            }
-        }
-    )*};
-}
-
+/// Adds the error of each element of predictions and targets to a mean.
 fn add_error(
-    accumulator: &mut Accumulator,
-    error: Error,
+    sums: &mut Accumulator,
     observation: &Observation,
+    error: Elementwise,
 ) -> Result<(), MetricError> {
     let (predictions, targets) = pair(observation)?;
-    match error {
-        Error::WeightedPercentage => accumulator.sum("scale", targets.clone().abs()?.sum()?)?,
-        Error::Squared
-        | Error::RootSquared
-        | Error::Absolute
-        | Error::Percentage
-        | Error::SymmetricPercentage
-        | Error::SquaredLog
-        | Error::LogCosh => accumulator.count("scale", targets.shape().num_elements() as f64),
-    }
-    accumulator.sum("error", error.of(predictions, targets)?.sum()?)
+    sums.count("scale", targets.shape().num_elements() as f64);
+    sums.sum("error", error(predictions, targets)?.sum()?)
 }
 
-fn mean_error(accumulator: &mut Accumulator, error: Error) -> Result<f64, MetricError> {
-    let (sum, scale) = (accumulator.total("error")?, accumulator.total("scale")?);
-    Ok(match error {
-        Error::RootSquared => (sum / scale).sqrt(),
-        Error::WeightedPercentage => sum / scale.max(LEAST_TARGET),
-        Error::Squared
-        | Error::Absolute
-        | Error::Percentage
-        | Error::SymmetricPercentage
-        | Error::SquaredLog
-        | Error::LogCosh => sum / scale,
-    })
+fn mean_error(sums: &mut Accumulator) -> Result<f64, MetricError> {
+    sums.ratio("error", "scale")
 }
 
-errors! {
-    /// Mean squared error: the mean of `(p − t)²` over all elements. Inputs of any shape: see the [module](self).
-    MeanSquaredError, "mse", Squared;
+fn squared(predictions: AnyTensor, targets: AnyTensor) -> Result<AnyTensor, kiln_tensor::Error> {
+    predictions.sub(targets)?.square()
+}
 
-    /// Root mean squared error: the square root of the mean of `(p − t)²` over all elements of all batches. Inputs of
+fn absolute(predictions: AnyTensor, targets: AnyTensor) -> Result<AnyTensor, kiln_tensor::Error> {
+    predictions.sub(targets)?.abs()
+}
+
+plain_metrics! {
+    /// Mean squared error, `mse`: the mean of `(p − t)²` over all elements. Inputs of any shape: see the
+    /// [module](self).
+    MeanSquaredError, "mse", higher is better: false, |sums, batch| add_error(sums, batch, squared), mean_error;
+
+    /// Root mean squared error, `rmse`: the square root of the mean of `(p − t)²` over all elements of all batches.
+    /// Inputs of any shape: see the [module](self).
+    RootMeanSquaredError, "rmse", higher is better: false,
+        |sums, batch| add_error(sums, batch, squared),
+        |sums| Ok(mean_error(sums)?.sqrt());
+
+    /// Mean absolute error, `mae`: the mean of `|p − t|` over all elements. Inputs of any shape: see the
+    /// [module](self).
+    MeanAbsoluteError, "mae", higher is better: false, |sums, batch| add_error(sums, batch, absolute), mean_error;
+
+    /// Mean absolute percentage error, `mape`: the mean of `|p − t| / max(|t|, 1.17e-6)` over all elements, 1 for 100
+    /// %. Inputs of any shape: see the [module](self).
+    MeanAbsolutePercentageError, "mape", higher is better: false,
+        |sums, batch| add_error(sums, batch, |predictions, targets| {
+            let scale = targets.clone().abs()?.clamp_min(LEAST_TARGET)?;
+            absolute(predictions, targets)?.div(scale)
+        }),
+        mean_error;
+
+    /// Symmetric mean absolute percentage error, `smape`: the mean of `2 |p − t| / max(|p| + |t|, 1.17e-6)` over all
+    /// elements, from 0 to 2. Inputs of any shape: see the [module](self).
+    SymmetricMeanAbsolutePercentageError, "smape", higher is better: false,
+        |sums, batch| add_error(sums, batch, |predictions, targets| {
+            let scale = targets.clone().abs()?.add(predictions.clone().abs()?)?.clamp_min(LEAST_TARGET)?;
+            absolute(predictions, targets)?.mul_scalar(2.0)?.div(scale)
+        }),
+        mean_error;
+
+    /// Weighted mean absolute percentage error, `wmape`: `Σ |p − t| / Σ |t|` over all elements, 1 for 100 %. Inputs of
     /// any shape: see the [module](self).
-    RootMeanSquaredError, "rmse", RootSquared;
+    WeightedMeanAbsolutePercentageError, "wmape", higher is better: false,
+        |sums, batch| {
+            let (predictions, targets) = pair(batch)?;
+            sums.sum("scale", targets.clone().abs()?.sum()?)?;
+            sums.sum("error", absolute(predictions, targets)?.sum()?)
+        },
+        |sums| Ok(sums.total("error")? / sums.total("scale")?.max(LEAST_TARGET));
 
-    /// Mean absolute error: the mean of `|p − t|` over all elements. Inputs of any shape: see the [module](self).
-    MeanAbsoluteError, "mae", Absolute;
+    /// Mean squared logarithmic error, `msle`: the mean of `(ln(1 + p) − ln(1 + t))²` over all elements. NaN for
+    /// numbers below −1. Inputs of any shape: see the [module](self).
+    MeanSquaredLogError, "msle", higher is better: false,
+        |sums, batch| add_error(sums, batch, |predictions, targets| squared(predictions.log1p()?, targets.log1p()?)),
+        mean_error;
 
-    /// Mean absolute percentage error: the mean of `|p − t| / max(|t|, 1.17e-6)` over all elements, 1 for 100 %. Inputs
-    /// of any shape: see the [module](self).
-    MeanAbsolutePercentageError, "mape", Percentage;
+    /// Log-cosh error, `log-cosh`: the mean of `ln cosh(p − t)` over all elements. Inputs of any shape: see the
+    /// [module](self).
+    LogCoshError, "log-cosh", higher is better: false,
+        |sums, batch| add_error(sums, batch, |predictions, targets| {
+            let distance = absolute(predictions, targets)?;
+            let rest = distance.clone().mul_scalar(-2.0)?.exp()?.log1p()?;
+            distance.add(rest)?.sub_scalar(std::f64::consts::LN_2)
+        }),
+        mean_error;
 
-    /// Symmetric mean absolute percentage error: the mean of `2 |p − t| / max(|p| + |t|, 1.17e-6)` over all elements,
-    /// from 0 to 2. Inputs of any shape: see the [module](self).
-    SymmetricMeanAbsolutePercentageError, "smape", SymmetricPercentage;
-
-    /// Weighted mean absolute percentage error: `Σ |p − t| / Σ |t|` over all elements, 1 for 100 %. Inputs of any
-    /// shape: see the [module](self).
-    WeightedMeanAbsolutePercentageError, "wmape", WeightedPercentage;
-
-    /// Mean squared logarithmic error: the mean of `(ln(1 + p) − ln(1 + t))²` over all elements. NaN for numbers below
-    /// −1. Inputs of any shape: see the [module](self).
-    MeanSquaredLogError, "msle", SquaredLog;
-
-    /// Log-cosh error: the mean of `ln cosh(p − t)` over all elements. Inputs of any shape: see the [module](self).
-    LogCoshError, "log-cosh", LogCosh;
+    /// Cosine similarity, `cosine similarity`: the mean of `p · t / (|p| |t|)` over the rows of `[batch, features]`,
+    /// from −1 to 1. A product of norms below 1e-8 is raised to it. Inputs: see the [module](self).
+    CosineSimilarity, "cosine similarity", higher is better: true,
+        add_cosines, |sums| sums.ratio("cosines", "items");
 }
 
-/// Cosine similarity: the mean of `p · t / (|p| |t|)` over the rows of `[batch, features]`, from −1 to 1. A product of
-/// norms below 1e-8 is raised to it. Inputs: see the [module](self).
-#[derive(Clone, Debug)]
-pub struct CosineSimilarity {
-    name: String,
-    accumulator: Accumulator,
-}
-
-impl CosineSimilarity {
-    /// Returns the metric, named `cosine similarity`.
-    pub fn new() -> CosineSimilarity {
-        CosineSimilarity { name: "cosine similarity".to_owned(), accumulator: Accumulator::new() }
+fn add_cosines(sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+    let (predictions, targets) = pair(observation)?;
+    if predictions.rank() != 2 {
+        return Err(wrong_shape(PREDICTIONS, &predictions, "[batch, features]"));
     }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> CosineSimilarity {
-        self.name = name.into();
-        self
-    }
-}
-
-impl Default for CosineSimilarity {
-    fn default() -> CosineSimilarity {
-        CosineSimilarity::new()
-    }
-}
-
-impl AccumulatedMetric for CosineSimilarity {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let (predictions, targets) = pair(observation)?;
-        if predictions.rank() != 2 {
-            return Err(wrong_shape(PREDICTIONS, &predictions, "[batch, features]"));
-        }
-        let norm = |x: &AnyTensor| x.clone().square()?.sum_dim(1)?.sqrt();
-        let norms = norm(&predictions)?.mul(norm(&targets)?)?.clamp_min(1e-8)?;
-        self.accumulator.count("items", predictions.shape()[0] as f64);
-        let cosines = predictions.mul(targets)?.sum_dim(1)?.div(norms)?;
-        self.accumulator.sum("cosines", cosines.sum()?)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mean = self.accumulator.total("cosines")? / self.accumulator.total("items")?;
-        Ok(MetricValues::scalar(self.name.clone(), mean))
-    }
+    let norm = |x: &AnyTensor| x.clone().square()?.sum_dim(1)?.sqrt();
+    let norms = norm(&predictions)?.mul(norm(&targets)?)?.clamp_min(1e-8)?;
+    sums.count("items", predictions.shape()[0] as f64);
+    let cosines = predictions.mul(targets)?.sum_dim(1)?.div(norms)?;
+    sums.sum("cosines", cosines.sum()?)
 }

@@ -1,6 +1,8 @@
 //! Metrics of reinforcement learning.
 
-use super::{AccumulatedMetric, Accumulator, MeanMetric, MetricValues};
+use super::accumulated::plain_metrics;
+use super::general::{add_mean, mean};
+use super::{Accumulator, MetricValues};
 use crate::error::MetricError;
 use crate::observation::Observation;
 
@@ -13,52 +15,9 @@ pub const EPISODE_LENGTHS: &str = "episode_lengths";
 /// The name of the probabilities of a random action, in each environment step: `[steps]`.
 pub const EXPLORATION_RATES: &str = "exploration_rates";
 
-macro_rules! mean_metrics {
-    ($($(#[$doc:meta])* $metric:ident = $tensor:ident, $name:literal, $higher_is_better:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub struct $metric(MeanMetric);
-
-        impl $metric {
-            #[doc = concat!("Returns the metric, named `", $name, "`.")]
-            pub fn new() -> $metric {
-                $metric(MeanMetric::new($tensor).named($name))
-            }
-        }
-
-        impl Default for $metric {
-            fn default() -> $metric {
-                $metric::new()
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                $name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                self.0.accumulator()
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                // Steps in which no episode ends have an empty tensor.
-                self.0.add(observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                self.0.result()
-            }
-
-            fn higher_is_better(&self) -> bool {
-                $higher_is_better
-            }
-        }
-    )*};
-}
-
-mean_metrics! {
-    /// The mean sum of rewards of an episode, over the episodes that ended: the undiscounted return.
+plain_metrics! {
+    /// The mean sum of rewards of an episode, `cumulative reward`, over the episodes that ended: the undiscounted
+    /// return.
     ///
     /// It reads [`EPISODE_REWARDS`], which is empty for a step in which no episode ends. Without any episode it is NaN.
     ///
@@ -77,16 +36,20 @@ mean_metrics! {
     /// # Ok::<(), kiln_train::MetricError>(())
     /// ```
     #[doc(alias = "CumulativeRewardMetric")]
-    CumulativeReward = EPISODE_REWARDS, "cumulative reward", true;
+    CumulativeReward, "cumulative reward", higher is better: true,
+        |sums, observation| add_mean(sums, observation, EPISODE_REWARDS), mean;
 
-    /// The mean length of an episode in environment steps, over the episodes that ended. It reads [`EPISODE_LENGTHS`].
+    /// The mean length of an episode in environment steps, `episode length`, over the episodes that ended. It reads
+    /// [`EPISODE_LENGTHS`].
     ///
     /// A greater length counts as better, as in tasks that end on failure.
     #[doc(alias = "EpisodeLengthMetric")]
-    EpisodeLength = EPISODE_LENGTHS, "episode length", true;
+    EpisodeLength, "episode length", higher is better: true,
+        |sums, observation| add_mean(sums, observation, EPISODE_LENGTHS), mean;
 
-    /// The mean probability of a random action over environment steps. It reads [`EXPLORATION_RATES`]. Lower counts as
-    /// better: exploration decreases while the policy learns.
+    /// The mean probability of a random action over environment steps, `exploration rate`. It reads
+    /// [`EXPLORATION_RATES`]. Lower counts as better: exploration decreases while the policy learns.
     #[doc(alias = "ExplorationRateMetric")]
-    ExplorationRate = EXPLORATION_RATES, "exploration rate", false;
+    ExplorationRate, "exploration rate", higher is better: false,
+        |sums, observation| add_mean(sums, observation, EXPLORATION_RATES), mean;
 }

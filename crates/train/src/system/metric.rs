@@ -5,29 +5,24 @@ use std::time::{Duration, Instant};
 
 use super::{SystemSample, SystemSampler};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// The least time between two samples.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Samples of the machine, at the updates of a metric.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Samples {
     sampler: Arc<Mutex<SystemSampler>>,
     last: Option<Instant>,
-    accumulator: Accumulator,
 }
 
 impl Samples {
-    fn new() -> Samples {
-        let sampler = Arc::new(Mutex::new(SystemSampler::new()));
-        Samples { sampler, last: None, accumulator: Accumulator::new() }
-    }
-
     /// Adds the numbers of a sample by name, unless the last sample is recent.
     fn add(
         &mut self,
+        sums: &mut Accumulator,
         numbers: impl Fn(&SystemSample) -> Vec<(&'static str, Option<f64>)>,
     ) -> Result<(), MetricError> {
         if self.last.is_some_and(|last| last.elapsed() < INTERVAL) {
@@ -37,93 +32,83 @@ impl Samples {
         let sample = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).sample();
         // Each number has a count of its own: the first sample has no use of processors.
         let mut known = numbers(&sample).into_iter().filter_map(|(name, number)| Some((name, number?)));
-        known.try_for_each(|(name, number)| self.accumulator.append_all(name, &[number]))
-    }
-
-    fn mean(&mut self, name: &'static str) -> Result<f64, MetricError> {
-        let numbers = self.accumulator.numbers(name)?;
-        Ok(numbers.iter().sum::<f64>() / numbers.len() as f64)
-    }
-
-    fn greatest(&mut self, name: &'static str) -> Result<f64, MetricError> {
-        Ok(self.accumulator.numbers(name)?.iter().copied().fold(f64::NAN, f64::max))
+        known.try_for_each(|(name, number)| sums.append_all(name, &[number]))
     }
 }
 
+fn mean(sums: &mut Accumulator, name: &'static str) -> Result<f64, MetricError> {
+    let numbers = sums.numbers(name)?;
+    Ok(numbers.iter().sum::<f64>() / numbers.len() as f64)
+}
+
+fn greatest(sums: &mut Accumulator, name: &'static str) -> Result<f64, MetricError> {
+    Ok(sums.numbers(name)?.iter().copied().fold(f64::NAN, f64::max))
+}
+
 macro_rules! system_metrics {
-    ($($(#[$doc:meta])* $metric:ident $name:literal [$($value:literal $statistic:ident $number:expr),+]
-        $format:literal $scale:literal;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// The machine is sampled at updates, at most four times a second. A value is NaN where the operating system
-        /// does not report it.
-        #[derive(Clone, Debug)]
-        pub struct $metric(Samples);
+    ($($(#[$doc:meta])* $metric:ident
+        [$name:literal $main:ident $main_number:expr $(, $value:literal $statistic:ident $number:expr)*]
+        $format:literal $scale:literal;)*) => {
+        mod rule {$(
+            #[derive(Clone, Debug, Default)]
+            pub struct $metric(pub(super) super::Samples);
+        )*}
 
-        impl $metric {
-            #[doc = concat!("Returns the metric `", $name, "`.")]
-            pub fn new() -> $metric {
-                $metric(Samples::new())
-            }
-        }
+        $(
+            $(#[$doc])*
+            ///
+            /// The machine is sampled at updates, at most four times a second. A value is NaN where the operating
+            /// system does not report it.
+            pub type $metric = Accumulated<rule::$metric>;
 
-        impl Default for $metric {
-            fn default() -> $metric {
-                $metric::new()
-            }
-        }
+            impl MetricRule for rule::$metric {
+                fn name(&self) -> String {
+                    $name.to_owned()
+                }
 
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                $name
-            }
+                fn add(&mut self, sums: &mut Accumulator, _: &Observation) -> Result<(), MetricError> {
+                    let of = |number: fn(&SystemSample) -> Option<f64>, sample: &SystemSample| number(sample);
+                    self.0.add(sums, |sample| vec![($name, of($main_number, sample)) $(, ($value, of($number, sample)))*])
+                }
 
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.0.accumulator
-            }
+                fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+                    let values = MetricValues::scalar(name, $main(sums, $name)?);
+                    $(let values = values.with($value, MetricValue::Scalar($statistic(sums, $value)?));)*
+                    Ok(values)
+                }
 
-            fn add(&mut self, _: &Observation) -> Result<(), MetricError> {
-                let of = |number: fn(&SystemSample) -> Option<f64>, sample: &SystemSample| number(sample);
-                self.0.add(|sample| vec![$(($value, of($number, sample))),+])
-            }
+                fn higher_is_better(&self) -> bool {
+                    false
+                }
 
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                let values = MetricValues::new();
-                $(let values = values.with($value, MetricValue::Scalar(self.0.$statistic($value)?));)+
-                Ok(values)
+                fn format(&self, value: f64) -> String {
+                    format!($format, value * $scale)
+                }
             }
-
-            fn higher_is_better(&self) -> bool {
-                false
-            }
-
-            fn format(&self, value: f64) -> String {
-                format!($format, value * $scale)
-            }
-        }
-    )*};
+        )*
+    };
 }
 
 system_metrics! {
     /// Use of processors, `cpu_use`: the mean fraction of time in which the cores of the machine worked, from 0 to 1;
     /// and `process_cpu_use`, the part of this process.
-    CpuUse "cpu_use"
+    CpuUse
         ["cpu_use" mean |sample| sample.cpu, "process_cpu_use" mean |sample| sample.process_cpu]
         "{:.0} %" 100.0;
     /// Memory in use on the machine, `cpu_memory`, and by this process, `process_memory`: the greatest of the samples,
     /// in GiB.
-    CpuMemory "cpu_memory"
+    CpuMemory
         ["cpu_memory" greatest |sample| gibibytes(sample.memory_bytes),
          "process_memory" greatest |sample| gibibytes(sample.process_memory_bytes)]
         "{:.1} GiB" 1.0;
     /// The temperature of processors, `cpu_temperature`: the mean of the samples, in degrees Celsius.
-    CpuTemperature "cpu_temperature"
+    CpuTemperature
         ["cpu_temperature" mean |sample| sample.cpu_temperature]
         "{:.0} °C" 1.0;
     /// Use of NVIDIA GPUs with the feature `nvml`: `gpu_use`, the mean fraction of time in which a kernel ran, from 0
     /// to 1; `gpu_memory`, the greatest sum of memory in use, in GiB; `gpu_temperature`, the greatest, in degrees
     /// Celsius; and `gpu_power`, the mean sum, in watts. Values are over all GPUs of the machine.
-    GpuUse "gpu_use"
+    GpuUse
         ["gpu_use" mean |sample| {
             let uses = sample.gpus.iter().filter_map(|gpu| gpu.utilization);
             let (sum, count) = uses.fold((0.0, 0.0), |(sum, count), used| (sum + used, count + 1.0));
@@ -146,49 +131,41 @@ fn gibibytes(bytes: Option<u64>) -> Option<f64> {
 
 /// The speed of training, `items_per_second`: items of batches over the time between their updates. The first batch
 /// after a reset is not counted, since its start is not known.
+pub type IterationSpeed = Accumulated<IterationSpeedRule>;
+
+/// The rule of [`IterationSpeed`].
 #[derive(Clone, Debug, Default)]
-pub struct IterationSpeed {
+pub struct IterationSpeedRule {
     last: Option<Instant>,
-    accumulator: Accumulator,
 }
 
 /// [`IterationSpeed`] under the name that Burn uses.
 pub type IterationSpeedMetric = IterationSpeed;
 
-impl IterationSpeed {
-    /// Returns the metric `items_per_second`.
-    pub fn new() -> IterationSpeed {
-        IterationSpeed::default()
-    }
-}
-
-impl AccumulatedMetric for IterationSpeed {
-    fn name(&self) -> &str {
-        "items_per_second"
+impl MetricRule for IterationSpeedRule {
+    fn name(&self) -> String {
+        "items_per_second".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        // For resets and states: the time since the last batch belongs to no sum.
-        self.last = None;
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let now = Instant::now();
         if let Some(last) = self.last.replace(now) {
-            self.accumulator.count("items", observation.num_items as f64);
-            self.accumulator.count("seconds", (now - last).as_secs_f64());
+            sums.count("items", observation.num_items as f64);
+            sums.count("seconds", (now - last).as_secs_f64());
         }
         Ok(())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let speed = self.accumulator.total("items")? / self.accumulator.total("seconds")?;
-        Ok(MetricValues::scalar("items_per_second", speed))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("items", "seconds")?))
     }
 
     fn format(&self, value: f64) -> String {
         format!("{value:.1} items/s")
+    }
+
+    fn pause(&mut self) {
+        self.last = None;
     }
 }
 

@@ -1,9 +1,12 @@
 //! Confusion matrices and the coefficients of agreement that are computed from them.
 
+use std::fmt::Debug;
+
 use super::Task;
 use super::count::Counter;
+use super::rule::{CounterRule, LabelsRule, TaskRule};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// The numbers by which the elements of a [`ConfusionMatrix`] are divided.
@@ -20,16 +23,6 @@ pub enum Normalization {
     All,
 }
 
-/// Confusion matrix: the number of items for each target (row) and prediction (column). Elements whose divisor is 0 are
-/// 0. Of several labels, the values are one 2 × 2 matrix for each, named such as `confusion matrix 3`. Inputs and
-/// tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct ConfusionMatrix {
-    name: String,
-    normalization: Normalization,
-    counter: Counter,
-}
-
 /// The weights of disagreements in [`CohenKappa`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KappaWeights {
@@ -42,119 +35,79 @@ pub enum KappaWeights {
     Quadratic,
 }
 
-/// Cohen's kappa: `1 − Σ w o / Σ w e`, with the observed counts `o`, those expected of independent predictions `e` and
-/// the weights of disagreements `w`. From −1 to 1; 0 is agreement by chance, NaN where no disagreement is expected.
-/// Inputs and tasks: see the [module](super).
+/// The values of a metric that is computed from confusion matrices.
+pub trait MatrixFormula: Clone + Debug + Default + Send + 'static {
+    /// The name of the metric.
+    const NAME: &'static str;
+
+    /// Computes the values from the matrices: one for classes, one for each label, none without items.
+    fn values(&self, task: Task, matrices: Vec<Vec<f64>>, name: &str) -> MetricValues;
+}
+
+/// The rule of metrics that are computed from confusion matrices.
 #[derive(Clone, Debug)]
-pub struct CohenKappa {
-    name: String,
-    weights: KappaWeights,
+pub struct MatrixRule<F> {
+    formula: F,
     counter: Counter,
 }
 
-/// Matthews correlation coefficient (φ): the correlation of targets and predictions, from −1 to 1. It is 0 if all
-/// targets or all predictions are of one class, as in
-/// [scikit-learn](https://scikit-learn.org/stable/modules/generated/sklearn.metrics.matthews_corrcoef.html). The labels
-/// of a multilabel task are items of one binary task. Inputs and tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct MatthewsCorrelationCoefficient {
-    name: String,
-    counter: Counter,
+impl<F: MatrixFormula> MetricRule for MatrixRule<F> {
+    fn name(&self) -> String {
+        F::NAME.to_owned()
+    }
+
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        self.counter.add_matrix(sums, observation)
+    }
+
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(self.formula.values(self.counter.task, self.counter.matrices(sums)?, name))
+    }
 }
 
-macro_rules! matrix_metric {
-    ($metric:ident) => {
-        impl $metric {
-            /// Returns the metric of one label of 0 or 1.
-            pub fn binary() -> $metric {
-                $metric::new(Task::Binary)
-            }
-
-            /// Returns the metric of a number of classes.
-            pub fn multiclass(classes: usize) -> $metric {
-                $metric::new(Task::Multiclass { classes })
-            }
-
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.name = name.into();
-                self
-            }
-
-            /// Sets the probability above which a label is predicted. Default: 0.5.
-            #[must_use]
-            pub fn threshold(mut self, threshold: f64) -> $metric {
-                self.counter.threshold = threshold;
-                self
-            }
-
-            /// Leaves out targets of this value. Default: none.
-            #[must_use]
-            pub fn ignore_index(mut self, index: i64) -> $metric {
-                self.counter.ignore_index = Some(index);
-                self
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.counter.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                self.counter.add_matrix(observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                self.computed()
-            }
-        }
-    };
+impl<F: MatrixFormula> TaskRule for MatrixRule<F> {
+    fn of_task(task: Task) -> MatrixRule<F> {
+        MatrixRule { formula: F::default(), counter: Counter::new(task) }
+    }
 }
 
-matrix_metric!(ConfusionMatrix);
-matrix_metric!(CohenKappa);
-matrix_metric!(MatthewsCorrelationCoefficient);
+impl<F: MatrixFormula> CounterRule for MatrixRule<F> {
+    fn counter(&mut self) -> &mut Counter {
+        &mut self.counter
+    }
+}
+
+/// Confusion matrix, `confusion matrix`: the number of items for each target (row) and prediction (column). Elements
+/// whose divisor is 0 are 0. Of several labels, the values are one 2 × 2 matrix for each, named such as
+/// `confusion matrix 3`. Inputs and tasks: see the [module](super).
+pub type ConfusionMatrix = Accumulated<MatrixRule<Normalization>>;
+
+impl LabelsRule for MatrixRule<Normalization> {}
 
 impl ConfusionMatrix {
-    /// Returns the metric of a number of labels of 0 or 1.
-    pub fn multilabel(labels: usize) -> ConfusionMatrix {
-        ConfusionMatrix::new(Task::Multilabel { labels })
-    }
-
-    fn new(task: Task) -> ConfusionMatrix {
-        let name = "confusion matrix".to_owned();
-        ConfusionMatrix { name, normalization: Normalization::None, counter: Counter::new(task) }
-    }
-
     /// Divides the elements by numbers of items. Default: none.
     #[must_use]
-    pub fn normalized(mut self, normalization: Normalization) -> ConfusionMatrix {
-        self.normalization = normalization;
-        self
+    pub fn normalized(self, normalization: Normalization) -> ConfusionMatrix {
+        self.set(|rule| rule.formula = normalization)
     }
+}
 
-    fn computed(&mut self) -> Result<MetricValues, MetricError> {
-        let classes = self.counter.task.label_range();
-        let matrices = self.counter.matrices()?;
-        let named = |number: usize| match self.counter.task {
-            Task::Binary | Task::Multiclass { .. } => self.name.clone(),
-            Task::Multilabel { .. } => format!("{} {number}", self.name),
-        };
+impl MatrixFormula for Normalization {
+    const NAME: &'static str = "confusion matrix";
+
+    fn values(&self, task: Task, matrices: Vec<Vec<f64>>, name: &str) -> MetricValues {
+        let classes = task.label_range();
+        let matrix = |elements| MetricValue::Matrix { rows: classes, columns: classes, elements };
         if matrices.is_empty() {
-            let elements = vec![f64::NAN; classes * classes];
-            let value = MetricValue::Matrix { rows: classes, columns: classes, elements };
-            return Ok(MetricValues::new().with(self.name.clone(), value));
+            return MetricValues::new().with(name, matrix(vec![f64::NAN; classes * classes]));
         }
-        Ok(matrices.into_iter().enumerate().fold(MetricValues::new(), |values, (number, counts)| {
-            let elements = normalized(&counts, classes, self.normalization);
-            values.with(named(number), MetricValue::Matrix { rows: classes, columns: classes, elements })
-        }))
+        matrices.into_iter().enumerate().fold(MetricValues::new(), |values, (number, counts)| {
+            let name = match task {
+                Task::Binary | Task::Multiclass { .. } => name.to_owned(),
+                Task::Multilabel { .. } => format!("{name} {number}"),
+            };
+            values.with(name, matrix(normalized(&counts, classes, *self)))
+        })
     }
 }
 
@@ -178,24 +131,25 @@ fn margins(counts: &[f64], classes: usize) -> (Vec<f64>, Vec<f64>) {
     ((0..classes).map(row).collect(), (0..classes).map(column).collect())
 }
 
-impl CohenKappa {
-    fn new(task: Task) -> CohenKappa {
-        let name = "cohen kappa".to_owned();
-        CohenKappa { name, weights: KappaWeights::None, counter: Counter::new(task) }
-    }
+/// Cohen's kappa, `cohen kappa`: `1 − Σ w o / Σ w e`, with the observed counts `o`, those expected of independent
+/// predictions `e` and the weights of disagreements `w`. From −1 to 1; 0 is agreement by chance, NaN where no
+/// disagreement is expected. Inputs and tasks: see the [module](super).
+pub type CohenKappa = Accumulated<MatrixRule<KappaWeights>>;
 
+impl CohenKappa {
     /// Sets the weights of disagreements. Default: all weigh the same.
     #[must_use]
-    pub fn weights(mut self, weights: KappaWeights) -> CohenKappa {
-        self.weights = weights;
-        self
+    pub fn weights(self, weights: KappaWeights) -> CohenKappa {
+        self.set(|rule| rule.formula = weights)
     }
+}
 
-    fn computed(&mut self) -> Result<MetricValues, MetricError> {
-        let classes = self.counter.task.label_range();
-        let matrices = self.counter.matrices()?;
-        let kappa = matrices.first().map_or(f64::NAN, |counts| kappa(counts, classes, self.weights));
-        Ok(MetricValues::scalar(self.name.clone(), kappa))
+impl MatrixFormula for KappaWeights {
+    const NAME: &'static str = "cohen kappa";
+
+    fn values(&self, task: Task, matrices: Vec<Vec<f64>>, name: &str) -> MetricValues {
+        let kappa = |counts: &Vec<f64>| kappa(counts, task.label_range(), *self);
+        MetricValues::scalar(name, matrices.first().map_or(f64::NAN, kappa))
     }
 }
 
@@ -217,24 +171,28 @@ fn kappa(counts: &[f64], classes: usize, weights: KappaWeights) -> f64 {
     1.0 - observed / expected
 }
 
-impl MatthewsCorrelationCoefficient {
-    /// Returns the metric of a number of labels of 0 or 1.
-    pub fn multilabel(labels: usize) -> MatthewsCorrelationCoefficient {
-        MatthewsCorrelationCoefficient::new(Task::Multilabel { labels })
-    }
+/// Matthews correlation coefficient (φ), `matthews correlation coefficient`: the correlation of targets and
+/// predictions, from −1 to 1. It is 0 if all targets or all predictions are of one class, as in
+/// [scikit-learn](https://scikit-learn.org/stable/modules/generated/sklearn.metrics.matthews_corrcoef.html). The labels
+/// of a multilabel task are items of one binary task. Inputs and tasks: see the [module](super).
+pub type MatthewsCorrelationCoefficient = Accumulated<MatrixRule<Matthews>>;
 
-    fn new(task: Task) -> MatthewsCorrelationCoefficient {
-        let name = "matthews correlation coefficient".to_owned();
-        MatthewsCorrelationCoefficient { name, counter: Counter::new(task) }
-    }
+/// The formula of [`MatthewsCorrelationCoefficient`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matthews;
 
-    fn computed(&mut self) -> Result<MetricValues, MetricError> {
-        let classes = self.counter.task.label_range();
+impl LabelsRule for MatrixRule<Matthews> {}
+
+impl MatrixFormula for Matthews {
+    const NAME: &'static str = "matthews correlation coefficient";
+
+    fn values(&self, task: Task, matrices: Vec<Vec<f64>>, name: &str) -> MetricValues {
+        let classes = task.label_range();
         let mut sum = vec![0.0; classes * classes];
-        for counts in self.counter.matrices()? {
+        for counts in matrices {
             sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
-        Ok(MetricValues::scalar(self.name.clone(), correlation(&sum, classes)))
+        MetricValues::scalar(name, correlation(&sum, classes))
     }
 }
 

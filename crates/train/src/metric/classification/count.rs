@@ -48,14 +48,13 @@ impl ClassCounts {
     }
 }
 
-/// Accumulates the counts of each class on the device.
+/// The options of the counts of each class, which are accumulated on the device.
 #[derive(Clone, Debug)]
-pub(super) struct Counter {
+pub struct Counter {
     pub task: Task,
     pub threshold: f64,
     pub top_k: usize,
     pub ignore_index: Option<i64>,
-    pub accumulator: Accumulator,
 }
 
 const COUNTS: &str = "counts";
@@ -63,36 +62,40 @@ const MATRIX: &str = "matrix";
 
 impl Counter {
     pub(crate) fn new(task: Task) -> Counter {
-        Counter { task, threshold: 0.5, top_k: 1, ignore_index: None, accumulator: Accumulator::new() }
+        Counter { task, threshold: 0.5, top_k: 1, ignore_index: None }
     }
 
     /// Adds the counts of each class.
-    pub(crate) fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    pub(crate) fn add(&self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
         let decisions = input.decisions(self.threshold, self.top_k)?;
-        input.count_invalid(&mut self.accumulator)?;
+        input.count_invalid(sums)?;
         let counts = match self.task {
             Task::Multiclass { classes } => class_counts(&input, decisions, classes)?,
             Task::Binary | Task::Multilabel { .. } => label_counts(&input, decisions)?,
         };
-        self.accumulator.sum(COUNTS, counts)
+        sums.sum(COUNTS, counts)
     }
 
     /// Adds the confusion matrix; for labels their counts, which hold the matrices.
-    pub(crate) fn add_matrix(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let Task::Multiclass { classes } = self.task else { return self.add(observation) };
+    pub(crate) fn add_matrix(
+        &self,
+        sums: &mut Accumulator,
+        observation: &Observation,
+    ) -> Result<(), MetricError> {
+        let Task::Multiclass { classes } = self.task else { return self.add(sums, observation) };
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
         let decisions = input.decisions(self.threshold, self.top_k)?;
-        input.count_invalid(&mut self.accumulator)?;
+        input.count_invalid(sums)?;
         let row = input.targets.clone().mul_scalar(classes)?;
         let places = dropped_unless(input.valid, row.add(decisions)?, classes * classes)?;
-        self.accumulator.sum(MATRIX, occurrences(places, classes * classes)?)
+        sums.sum(MATRIX, occurrences(places, classes * classes)?)
     }
 
     /// Returns the counts of each class; none without items.
-    pub(crate) fn counts(&mut self) -> Result<Vec<ClassCounts>, MetricError> {
-        refuse_invalid(&mut self.accumulator, self.task, self.ignore_index)?;
-        let numbers = self.accumulator.totals(COUNTS)?;
+    pub(crate) fn counts(&self, sums: &mut Accumulator) -> Result<Vec<ClassCounts>, MetricError> {
+        refuse_invalid(sums, self.task, self.ignore_index)?;
+        let numbers = sums.totals(COUNTS)?;
         let classes = numbers.len() / 4;
         let count = |class: usize| {
             let row = |row: usize| numbers[row * classes + class];
@@ -109,15 +112,15 @@ impl Counter {
     }
 
     /// Returns the confusion matrices with a row for each actual class: one for classes, one for each label.
-    pub(crate) fn matrices(&mut self) -> Result<Vec<Vec<f64>>, MetricError> {
+    pub(crate) fn matrices(&self, sums: &mut Accumulator) -> Result<Vec<Vec<f64>>, MetricError> {
         let Task::Multiclass { .. } = self.task else {
             let matrix = |c: ClassCounts| {
                 vec![c.true_negatives, c.false_positives, c.false_negatives, c.true_positives]
             };
-            return Ok(self.counts()?.into_iter().map(matrix).collect());
+            return Ok(self.counts(sums)?.into_iter().map(matrix).collect());
         };
-        refuse_invalid(&mut self.accumulator, self.task, self.ignore_index)?;
-        let matrix = self.accumulator.totals(MATRIX)?;
+        refuse_invalid(sums, self.task, self.ignore_index)?;
+        let matrix = sums.totals(MATRIX)?;
         Ok(if matrix.iter().all(|&count| count == 0.0) { Vec::new() } else { vec![matrix.to_vec()] })
     }
 }

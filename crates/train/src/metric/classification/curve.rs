@@ -1,21 +1,41 @@
 //! Metrics of curves over all thresholds: AUROC and average precision, exact.
 
+use std::fmt::Debug;
+
 use kiln_tensor::DType;
 
 use super::input::{ClassInput, refuse_invalid};
+use super::rule::{LabelsRule, TaskRule};
 use super::{Average, Task};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::{LOGITS, Observation};
 
-/// The probabilities and targets of all items.
+/// The values of a metric of curves over all thresholds.
+pub trait Curve: Clone + Debug + Default + Send + 'static {
+    /// The name of the metric.
+    const NAME: &'static str;
+
+    /// Computes the values from the ranking of each class or label.
+    fn values(&self, options: &CurveOptions, rankings: &[Ranking], name: &str) -> MetricValues;
+}
+
+/// A curve whose area is the value.
+pub trait Area: Curve {}
+
+/// The options of all curves.
 #[derive(Clone, Debug)]
-struct Curves {
-    name: String,
+pub struct CurveOptions {
     task: Task,
     average: Average,
     ignore_index: Option<i64>,
-    accumulator: Accumulator,
+}
+
+/// The rule of metrics of curves: collects the probabilities and targets of all items.
+#[derive(Clone, Debug)]
+pub struct CurveRule<C> {
+    curve: C,
+    options: CurveOptions,
 }
 
 const PROBABILITIES: &str = "probabilities";
@@ -24,12 +44,53 @@ const TARGET_ROWS: &str = "targets";
 /// The target in collected rows of an item that does not count.
 const DROPPED: f64 = -1.0;
 
-impl Curves {
-    fn new(name: &str, task: Task) -> Curves {
-        let (average, accumulator) = (Average::Macro, Accumulator::new());
-        Curves { name: name.to_owned(), task, average, ignore_index: None, accumulator }
+impl<C: Curve> TaskRule for CurveRule<C> {
+    fn of_task(task: Task) -> CurveRule<C> {
+        let options = CurveOptions { task, average: Average::Macro, ignore_index: None };
+        CurveRule { curve: C::default(), options }
+    }
+}
+
+impl<C: Curve> LabelsRule for CurveRule<C> {}
+
+impl<C: Curve> Accumulated<CurveRule<C>> {
+    /// Leaves out targets of this value. Default: none.
+    #[must_use]
+    pub fn ignore_index(self, index: i64) -> Self {
+        self.set(|rule| rule.options.ignore_index = Some(index))
+    }
+}
+
+impl<C: Area> Accumulated<CurveRule<C>> {
+    /// Sets the average over classes or labels. Default: macro. Classes whose value is NaN are left out of averages.
+    /// `Average::Micro` ranks the items of all classes together.
+    #[must_use]
+    pub fn average(self, average: Average) -> Self {
+        self.set(|rule| rule.options.average = average)
+    }
+}
+
+impl<C: Curve> MetricRule for CurveRule<C> {
+    fn name(&self) -> String {
+        C::NAME.to_owned()
     }
 
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        let input = ClassInput::read(observation, self.options.task, self.options.ignore_index)?;
+        let probabilities = input.probabilities()?;
+        input.count_invalid(sums)?;
+        let dropped = input.valid.logical_not()?;
+        let targets = dropped.if_else_number(DROPPED as i32, input.targets.cast(DType::I32)?)?;
+        sums.append(PROBABILITIES, probabilities)?;
+        sums.append(TARGET_ROWS, targets)
+    }
+
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(self.curve.values(&self.options, &self.options.rankings(sums)?, name))
+    }
+}
+
+impl CurveOptions {
     fn columns(&self) -> usize {
         match self.task {
             Task::Binary => 1,
@@ -38,22 +99,12 @@ impl Curves {
         }
     }
 
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let input = ClassInput::read(observation, self.task, self.ignore_index)?;
-        let probabilities = input.probabilities()?;
-        input.count_invalid(&mut self.accumulator)?;
-        let dropped = input.valid.logical_not()?;
-        let targets = dropped.if_else_number(DROPPED as i32, input.targets.cast(DType::I32)?)?;
-        self.accumulator.append(PROBABILITIES, probabilities)?;
-        self.accumulator.append(TARGET_ROWS, targets)
-    }
-
     /// Returns the ranking of each class or label.
-    fn rankings(&mut self) -> Result<Vec<Ranking>, MetricError> {
-        refuse_invalid(&mut self.accumulator, self.task, self.ignore_index)?;
+    fn rankings(&self, sums: &mut Accumulator) -> Result<Vec<Ranking>, MetricError> {
+        refuse_invalid(sums, self.task, self.ignore_index)?;
         let columns = self.columns();
-        let targets = self.accumulator.numbers(TARGET_ROWS)?.to_vec();
-        let probabilities = self.accumulator.numbers(PROBABILITIES)?;
+        let targets = sums.numbers(TARGET_ROWS)?.to_vec();
+        let probabilities = sums.numbers(PROBABILITIES)?;
         if probabilities.iter().any(|p| p.is_nan()) {
             let problem = "contains NaN, which has no place in a ranking".to_owned();
             return Err(MetricError::Input { name: LOGITS, problem });
@@ -79,11 +130,10 @@ impl Curves {
         Ok(pairs.into_iter().map(Ranking::new).collect())
     }
 
-    fn averaged(&mut self, area: impl Fn(&Ranking) -> f64) -> Result<MetricValues, MetricError> {
-        let rankings = self.rankings()?;
+    fn averaged(&self, rankings: &[Ranking], name: &str, area: impl Fn(&Ranking) -> f64) -> MetricValues {
         let areas: Vec<f64> = rankings.iter().map(area).collect();
         let mean = |weight: &dyn Fn(&Ranking) -> f64| {
-            let defined = || areas.iter().zip(&rankings).filter(|(area, _)| !area.is_nan());
+            let defined = || areas.iter().zip(rankings).filter(|(area, _)| !area.is_nan());
             let total: f64 = defined().map(|(_, ranking)| weight(ranking)).sum();
             MetricValue::Scalar(defined().map(|(area, ranking)| area * weight(ranking)).sum::<f64>() / total)
         };
@@ -92,12 +142,29 @@ impl Curves {
             Average::Weighted if self.task != Task::Binary => mean(&Ranking::positives),
             Average::None | Average::Weighted | Average::Macro | Average::Micro => mean(&|_| 1.0),
         };
-        Ok(MetricValues::new().with(self.name.clone(), value))
+        MetricValues::new().with(name, value)
+    }
+
+    fn points(
+        &self,
+        rankings: &[Ranking],
+        name: &str,
+        points: impl Fn(&Ranking) -> Vec<[f64; 3]>,
+    ) -> MetricValues {
+        rankings.iter().enumerate().fold(MetricValues::new(), |values, (number, ranking)| {
+            let points = points(ranking);
+            let name = match self.task {
+                Task::Binary => name.to_owned(),
+                Task::Multiclass { .. } | Task::Multilabel { .. } => format!("{name} {number}"),
+            };
+            let (rows, elements) = (points.len(), points.into_iter().flatten().collect());
+            values.with(name, MetricValue::Matrix { rows, columns: 3, elements })
+        })
     }
 }
 
 /// The numbers of positive and negative items above each distinct score, in descending order of the scores.
-struct Ranking {
+pub struct Ranking {
     steps: Vec<Step>,
 }
 
@@ -186,123 +253,86 @@ impl Ranking {
     }
 }
 
-macro_rules! curve_metric {
-    ($metric:ident, $name:literal, $result:expr) => {
-        impl $metric {
-            #[doc = concat!("Returns the metric of one label of 0 or 1, named `", $name, "`.")]
-            pub fn binary() -> $metric {
-                $metric::new(Task::Binary)
-            }
+/// Area under the receiver operating characteristic, `auroc`: the probability that a positive item has a higher score
+/// than a negative one, ties counted half. From 0 to 1; 0.5 is chance. It is exact: the scores of all items are kept
+/// until the metric is reset. Of several classes, it is that of each class against all others. A class without positive
+/// or without negative items has the value NaN; NaN scores are an error. Inputs and tasks: see the [module](super).
+pub type Auroc = Accumulated<CurveRule<RocArea>>;
 
-            #[doc = concat!("Returns the metric of each class against all others, named `", $name, "`.")]
-            pub fn multiclass(classes: usize) -> $metric {
-                $metric::new(Task::Multiclass { classes })
-            }
-
-            #[doc = concat!("Returns the metric of a number of labels of 0 or 1, named `", $name, "`.")]
-            pub fn multilabel(labels: usize) -> $metric {
-                $metric::new(Task::Multilabel { labels })
-            }
-
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.curves.name = name.into();
-                self
-            }
-
-            /// Leaves out targets of this value. Default: none.
-            #[must_use]
-            pub fn ignore_index(mut self, index: i64) -> $metric {
-                self.curves.ignore_index = Some(index);
-                self
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.curves.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.curves.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                self.curves.add(observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                let result: fn(&mut $metric) -> Result<MetricValues, MetricError> = $result;
-                result(self)
-            }
-        }
-    };
-}
-
-macro_rules! curve_average {
-    ($metric:ident) => {
-        impl $metric {
-            /// Sets the average over classes or labels. Default: macro. Classes whose value is NaN are left out of
-            /// averages. `Average::Micro` ranks the items of all classes together.
-            #[must_use]
-            pub fn average(mut self, average: Average) -> $metric {
-                self.curves.average = average;
-                self
-            }
-        }
-    };
-}
-
-/// Area under the receiver operating characteristic: the probability that a positive item has a higher score than a
-/// negative one, ties counted half. From 0 to 1; 0.5 is chance. It is exact: the scores of all items are kept until the
-/// metric is reset. A class without positive or without negative items has the value NaN; NaN scores are an error.
-/// Inputs and tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct Auroc {
-    curves: Curves,
+/// The curve of [`Auroc`].
+#[derive(Clone, Copy, Debug)]
+pub struct RocArea {
     max_rate: f64,
 }
 
-impl Auroc {
-    fn new(task: Task) -> Auroc {
-        Auroc { curves: Curves::new("auroc", task), max_rate: 1.0 }
+impl Default for RocArea {
+    fn default() -> RocArea {
+        RocArea { max_rate: 1.0 }
     }
+}
 
+impl Auroc {
     /// Restricts the area to false positive rates up to `rate`, in (0, 1], scaled so that 0.5 is chance and 1 the
     /// maximum (McClish, 1989). Default: 1.
     #[must_use]
-    pub fn max_false_positive_rate(mut self, rate: f64) -> Auroc {
-        self.max_rate = rate;
-        self
+    pub fn max_false_positive_rate(self, rate: f64) -> Auroc {
+        self.set(|rule| rule.curve.max_rate = rate)
     }
 }
 
-curve_metric!(Auroc, "auroc", |metric| {
-    let max_rate = metric.max_rate;
-    metric.curves.averaged(|ranking| ranking.roc_area(max_rate))
-});
-curve_average!(Auroc);
+impl Area for RocArea {}
 
-/// Average precision, the area under the precision-recall curve: `Σ (Rₙ − Rₙ₋₁) Pₙ` over the distinct thresholds in
-/// descending order, without interpolation, from 0 to 1. It is exact: the scores of all items are kept until the metric
-/// is reset. A class without positive items has the value NaN; NaN scores are an error. Inputs and tasks: see the
-/// [module](super).
-#[derive(Clone, Debug)]
-pub struct AveragePrecision {
-    curves: Curves,
-}
+impl Curve for RocArea {
+    const NAME: &'static str = "auroc";
 
-impl AveragePrecision {
-    fn new(task: Task) -> AveragePrecision {
-        AveragePrecision { curves: Curves::new("average precision", task) }
+    fn values(&self, options: &CurveOptions, rankings: &[Ranking], name: &str) -> MetricValues {
+        options.averaged(rankings, name, |ranking| ranking.roc_area(self.max_rate))
     }
 }
 
-curve_metric!(AveragePrecision, "average precision", |metric| {
-    metric.curves.averaged(Ranking::average_precision)
-});
-curve_average!(AveragePrecision);
+macro_rules! curves {
+    ($($(#[$meta:meta])* $metric:ident, $name:literal, $values:ident, $of_ranking:expr;)*) => {
+        mod kind {$(
+            #[derive(Clone, Copy, Debug, Default)]
+            pub struct $metric;
+        )*}
+
+        $(
+            $(#[$meta])*
+            pub type $metric = Accumulated<CurveRule<kind::$metric>>;
+
+            impl Curve for kind::$metric {
+                const NAME: &'static str = $name;
+
+                fn values(&self, options: &CurveOptions, rankings: &[Ranking], name: &str) -> MetricValues {
+                    options.$values(rankings, name, $of_ranking)
+                }
+            }
+        )*
+    };
+}
+
+curves! {
+    /// Average precision, `average precision`, the area under the precision-recall curve: `Σ (Rₙ − Rₙ₋₁) Pₙ` over the
+    /// distinct thresholds in descending order, without interpolation, from 0 to 1. It is exact: the scores of all
+    /// items are kept until the metric is reset. Of several classes, it is that of each class against all others. A
+    /// class without positive items has the value NaN; NaN scores are an error. Inputs and tasks: see the
+    /// [module](super).
+    AveragePrecision, "average precision", averaged, Ranking::average_precision;
+
+    /// The receiver operating characteristic, `roc`: a matrix with a row for each distinct score, by descending score,
+    /// and the columns false positive rate, true positive rate and threshold. The first row is `0, 0, ∞`. Of several
+    /// classes or labels, the values are one matrix for each, named such as `roc 3`. Inputs and tasks: see the
+    /// [module](super).
+    RocCurve, "roc", points, Ranking::roc;
+
+    /// The precision-recall curve, `precision-recall`: a matrix with a row for each distinct score, by descending
+    /// score, and the columns precision, recall and threshold. Of several classes or labels, the values are one matrix
+    /// for each, named such as `precision-recall 3`. Inputs and tasks: see the [module](super).
+    PrecisionRecallCurve, "precision-recall", points, Ranking::precision_recall;
+}
+
+impl Area for kind::AveragePrecision {}
 
 /// [`AveragePrecision`] under the name of the curve.
 pub type AucPr = AveragePrecision;
@@ -312,57 +342,3 @@ pub type AurocMetric = Auroc;
 
 /// [`AveragePrecision`] under the name that Burn uses.
 pub type AucPrMetric = AveragePrecision;
-
-/// The receiver operating characteristic: a matrix with a row for each distinct score, by descending score, and the
-/// columns false positive rate, true positive rate and threshold. The first row is `0, 0, ∞`. Of several classes or
-/// labels, the values are one matrix for each, named such as `roc 3`. Inputs and tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct RocCurve {
-    curves: Curves,
-}
-
-impl RocCurve {
-    fn new(task: Task) -> RocCurve {
-        RocCurve { curves: Curves::new("roc", task) }
-    }
-}
-
-curve_metric!(RocCurve, "roc", |metric| metric.curves.points(Ranking::roc));
-
-/// The precision-recall curve: a matrix with a row for each distinct score, by descending score, and the columns
-/// precision, recall and threshold. Of several classes or labels, the values are one matrix for each, named such as
-/// `precision-recall 3`. Inputs and tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct PrecisionRecallCurve {
-    curves: Curves,
-}
-
-impl PrecisionRecallCurve {
-    fn new(task: Task) -> PrecisionRecallCurve {
-        PrecisionRecallCurve { curves: Curves::new("precision-recall", task) }
-    }
-}
-
-curve_metric!(PrecisionRecallCurve, "precision-recall", |metric| {
-    metric.curves.points(Ranking::precision_recall)
-});
-
-impl Curves {
-    fn points(&mut self, points: impl Fn(&Ranking) -> Vec<[f64; 3]>) -> Result<MetricValues, MetricError> {
-        let mut values = MetricValues::new();
-        for (number, ranking) in self.rankings()?.iter().enumerate() {
-            let points = points(ranking);
-            let name = match self.task {
-                Task::Binary => self.name.clone(),
-                Task::Multiclass { .. } | Task::Multilabel { .. } => format!("{} {number}", self.name),
-            };
-            let matrix = MetricValue::Matrix {
-                rows: points.len(),
-                columns: 3,
-                elements: points.into_iter().flatten().collect(),
-            };
-            values = values.with(name, matrix);
-        }
-        Ok(values)
-    }
-}

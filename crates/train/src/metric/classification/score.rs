@@ -1,17 +1,21 @@
 //! Scores of counts: precision, recall and their relatives.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
 use kiln_tensor::DType;
 
 use super::count::{ClassCounts, Counter, averaged};
 use super::input::{ClassInput, refuse_invalid};
+use super::rule::{CounterRule, LabelsRule, TaskRule};
 use super::{Average, Task};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// A score of the counts of a class.
 #[derive(Clone, Copy, Debug)]
-enum Score {
+pub enum Score {
     Precision,
     Recall,
     FBeta(f64),
@@ -23,6 +27,20 @@ enum Score {
 }
 
 impl Score {
+    fn name(self) -> String {
+        match self {
+            Score::Precision => "precision",
+            Score::Recall => "recall",
+            Score::FBeta(beta) => return format!("f{beta}"),
+            Score::Specificity => "specificity",
+            Score::NegativePredictiveValue => "negative predictive value",
+            Score::Hamming => "hamming score",
+            Score::HammingDistance => "hamming distance",
+            Score::Jaccard => "jaccard index",
+        }
+        .to_owned()
+    }
+
     fn of(self, c: &ClassCounts, task: Task, zero_division: f64) -> f64 {
         let ratio = |a: f64, b: f64| if b == 0.0 { zero_division } else { a / b };
         let (hits, correct) = (c.true_positives, c.true_positives + c.true_negatives);
@@ -46,32 +64,20 @@ impl Score {
     }
 }
 
-/// The options and counts of a score.
+/// The rule of the metrics that are a [`Score`] of the counts. `K` separates their types.
 #[derive(Clone, Debug)]
-struct Scorer {
-    name: String,
+pub struct ScoreRule<K> {
     score: Score,
     average: Average,
     zero_division: f64,
     counter: Counter,
+    kind: PhantomData<K>,
 }
 
-impl Scorer {
-    fn new(name: String, score: Score, task: Task) -> Scorer {
-        Scorer { name, score, average: Average::Macro, zero_division: 0.0, counter: Counter::new(task) }
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mut counts = self.counter.counts()?;
-        let (score, task, zero_division) = (self.score, self.counter.task, self.zero_division);
-        if let (Score::Jaccard, Some(ignored)) = (score, self.ignored_class()) {
-            // Predictions of the ignored class are no errors of any class.
-            if let Some(counts) = counts.get_mut(ignored) {
-                *counts = ClassCounts::default();
-            }
-        }
-        let value = averaged(&counts, self.average, &self.counter, |c| score.of(c, task, zero_division));
-        Ok(MetricValues::new().with(self.name.clone(), value))
+impl<K> ScoreRule<K> {
+    fn new(score: Score, task: Task) -> ScoreRule<K> {
+        let counter = Counter::new(task);
+        ScoreRule { score, average: Average::Macro, zero_division: 0.0, counter, kind: PhantomData }
     }
 
     fn ignored_class(&self) -> Option<usize> {
@@ -84,169 +90,170 @@ impl Scorer {
     }
 }
 
-macro_rules! scores {
-    ($($(#[$meta:meta])* $metric:ident, $name:literal, $score:expr, higher is better: $higher:literal;)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $metric(Scorer);
+impl<K: Kind> MetricRule for ScoreRule<K> {
+    fn name(&self) -> String {
+        self.score.name()
+    }
 
-        impl $metric {
-            #[doc = concat!("Returns the metric of one label of 0 or 1, named `", $name, "`.")]
-            pub fn binary() -> $metric {
-                $metric::new(Task::Binary)
-            }
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        self.counter.add(sums, observation)
+    }
 
-            #[doc = concat!("Returns the metric of a number of classes, named `", $name, "`.")]
-            pub fn multiclass(classes: usize) -> $metric {
-                $metric::new(Task::Multiclass { classes })
-            }
-
-            #[doc = concat!("Returns the metric of a number of labels of 0 or 1, named `", $name, "`.")]
-            pub fn multilabel(labels: usize) -> $metric {
-                $metric::new(Task::Multilabel { labels })
-            }
-
-            #[doc = concat!("Returns the metric of a task, named `", $name, "`.")]
-            pub fn new(task: Task) -> $metric {
-                $metric(Scorer::new($name.to_owned(), $score, task))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let mut counts = self.counter.counts(sums)?;
+        if let (Score::Jaccard, Some(ignored)) = (self.score, self.ignored_class()) {
+            // Predictions of the ignored class are no errors of any class.
+            if let Some(counts) = counts.get_mut(ignored) {
+                *counts = ClassCounts::default();
             }
         }
+        let score = |c: &ClassCounts| self.score.of(c, self.counter.task, self.zero_division);
+        let value = averaged(&counts, self.average, &self.counter, score);
+        Ok(MetricValues::new().with(name, value))
+    }
 
-        score_options!($metric, $higher);
-    )*};
+    fn higher_is_better(&self) -> bool {
+        !matches!(self.score, Score::HammingDistance)
+    }
 }
 
-macro_rules! score_options {
-    ($metric:ident, $higher:literal) => {
-        impl $metric {
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.0.name = name.into();
-                self
-            }
+/// A metric of this module.
+pub trait Kind: Clone + Debug + Send + 'static {}
 
-            /// Sets the average over classes or labels. Default: macro.
-            #[must_use]
-            pub fn average(mut self, average: Average) -> $metric {
-                self.0.average = average;
-                self
-            }
+/// A metric whose score has no parameter.
+pub trait PlainKind: Kind {
+    /// The score.
+    const SCORE: Score;
+}
 
-            /// Sets the probability above which a label is predicted. Default: 0.5.
-            #[must_use]
-            pub fn threshold(mut self, threshold: f64) -> $metric {
-                self.0.counter.threshold = threshold;
-                self
-            }
+impl<K: PlainKind> TaskRule for ScoreRule<K> {
+    fn of_task(task: Task) -> ScoreRule<K> {
+        ScoreRule::new(K::SCORE, task)
+    }
+}
 
-            /// Counts an item of several classes as correct if its class is among the `k` highest scores; otherwise the
-            /// class with the highest score is predicted. Default: 1.
-            #[must_use]
-            pub fn top_k(mut self, k: usize) -> $metric {
-                self.0.counter.top_k = k.max(1);
-                self
-            }
+impl<K: PlainKind> LabelsRule for ScoreRule<K> {}
 
-            /// Leaves out targets of this value. Default: none.
-            #[must_use]
-            pub fn ignore_index(mut self, index: i64) -> $metric {
-                self.0.counter.ignore_index = Some(index);
-                self
-            }
+impl<K: Kind> CounterRule for ScoreRule<K> {
+    fn counter(&mut self) -> &mut Counter {
+        &mut self.counter
+    }
+}
 
-            /// Sets the score of a class whose denominator is 0. Default: 0.
-            #[must_use]
-            pub fn zero_division(mut self, score: f64) -> $metric {
-                self.0.zero_division = score;
-                self
-            }
+impl<K: PlainKind> Accumulated<ScoreRule<K>> {
+    /// Returns the metric of a task.
+    pub fn new(task: Task) -> Self {
+        Self::of(ScoreRule::of_task(task))
+    }
+}
+
+impl<K: Kind> Accumulated<ScoreRule<K>> {
+    /// Sets the average over classes or labels. Default: macro.
+    #[must_use]
+    pub fn average(self, average: Average) -> Self {
+        self.set(|rule| rule.average = average)
+    }
+
+    /// Counts an item of several classes as correct if its class is among the `k` highest scores; otherwise the class
+    /// with the highest score is predicted. Default: 1.
+    #[must_use]
+    pub fn top_k(self, k: usize) -> Self {
+        self.set(|rule| rule.counter.top_k = k.max(1))
+    }
+
+    /// Sets the score of a class whose denominator is 0. Default: 0.
+    #[must_use]
+    pub fn zero_division(self, score: f64) -> Self {
+        self.set(|rule| rule.zero_division = score)
+    }
+}
+
+macro_rules! scores {
+    ($($(#[$meta:meta])* $metric:ident, $score:expr;)*) => {
+        mod kind {
+            $(
+                #[derive(Clone, Copy, Debug)]
+                pub struct $metric;
+            )*
+
+            #[derive(Clone, Copy, Debug)]
+            pub struct FBeta;
         }
 
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.0.name
-            }
+        $(
+            $(#[$meta])*
+            pub type $metric = Accumulated<ScoreRule<kind::$metric>>;
 
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.0.counter.accumulator
-            }
+            impl Kind for kind::$metric {}
 
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                self.0.counter.add(observation)
+            impl PlainKind for kind::$metric {
+                const SCORE: Score = $score;
             }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                self.0.result()
-            }
-
-            fn higher_is_better(&self) -> bool {
-                $higher
-            }
-        }
+        )*
     };
 }
 
 scores! {
-    /// Precision: `TP / (TP + FP)`, from 0 to 1. Inputs and tasks: see the [module](super).
-    Precision, "precision", Score::Precision, higher is better: true;
+    /// Precision, `precision`: `TP / (TP + FP)`, from 0 to 1. Inputs and tasks: see the [module](super).
+    Precision, Score::Precision;
 
-    /// Recall (sensitivity): `TP / (TP + FN)`, from 0 to 1. Its macro average is the balanced accuracy. Inputs and
+    /// Recall (sensitivity), `recall`: `TP / (TP + FN)`, from 0 to 1. Its macro average is the balanced accuracy.
+    /// Inputs and tasks: see the [module](super).
+    Recall, Score::Recall;
+
+    /// F1 score, `f1`: `2 TP / (2 TP + FN + FP)`, the harmonic mean of precision and recall, from 0 to 1. Inputs and
     /// tasks: see the [module](super).
-    Recall, "recall", Score::Recall, higher is better: true;
+    F1Score, Score::FBeta(1.0);
 
-    /// F1 score: `2 TP / (2 TP + FN + FP)`, the harmonic mean of precision and recall, from 0 to 1. Inputs and tasks:
-    /// see the [module](super).
-    F1Score, "f1", Score::FBeta(1.0), higher is better: true;
+    /// Specificity, `specificity`: `TN / (TN + FP)`, from 0 to 1. Inputs and tasks: see the [module](super).
+    Specificity, Score::Specificity;
 
-    /// Specificity: `TN / (TN + FP)`, from 0 to 1. Inputs and tasks: see the [module](super).
-    Specificity, "specificity", Score::Specificity, higher is better: true;
-
-    /// Negative predictive value: `TN / (TN + FN)`, from 0 to 1. Inputs and tasks: see the [module](super).
-    NegativePredictiveValue, "negative predictive value", Score::NegativePredictiveValue, higher is better: true;
-
-    /// Hamming score: the fraction of labels that are predicted correctly, `(TP + TN) / items`, from 0 to 1; of several
-    /// classes, the fraction of items of a class that are predicted correctly. Inputs and tasks: see the
+    /// Negative predictive value, `negative predictive value`: `TN / (TN + FN)`, from 0 to 1. Inputs and tasks: see the
     /// [module](super).
-    HammingScore, "hamming score", Score::Hamming, higher is better: true;
+    NegativePredictiveValue, Score::NegativePredictiveValue;
 
-    /// Hamming distance (Hamming loss): 1 − [`HammingScore`], from 0 to 1. Inputs and tasks: see the [module](super).
-    HammingDistance, "hamming distance", Score::HammingDistance, higher is better: false;
+    /// Hamming score, `hamming score`: the fraction of labels that are predicted correctly, `(TP + TN) / items`, from 0
+    /// to 1; of several classes, the fraction of items of a class that are predicted correctly. Inputs and tasks: see
+    /// the [module](super).
+    HammingScore, Score::Hamming;
 
-    /// Jaccard index (intersection over union): `TP / (TP + FP + FN)`, from 0 to 1. Its macro average over the classes
-    /// of pixels is the mIoU of segmentation. An ignored class is left out of averages. Inputs and tasks: see the
-    /// [module](super).
-    JaccardIndex, "jaccard index", Score::Jaccard, higher is better: true;
+    /// Hamming distance (Hamming loss), `hamming distance`: 1 − [`HammingScore`], from 0 to 1. Inputs and tasks: see
+    /// the [module](super).
+    HammingDistance, Score::HammingDistance;
+
+    /// Jaccard index (intersection over union), `jaccard index`: `TP / (TP + FP + FN)`, from 0 to 1. Its macro average
+    /// over the classes of pixels is the mIoU of segmentation. An ignored class is left out of averages. Inputs and
+    /// tasks: see the [module](super).
+    JaccardIndex, Score::Jaccard;
 }
 
-/// F-beta score: `(1 + β²) TP / ((1 + β²) TP + β² FN + FP)`, from 0 to 1. A β above 1 weights recall more than
-/// precision. Inputs and tasks: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct FBetaScore(Scorer);
+/// F-beta score, named such as `f2`: `(1 + β²) TP / ((1 + β²) TP + β² FN + FP)`, from 0 to 1. A β above 1 weights
+/// recall more than precision. Inputs and tasks: see the [module](super).
+pub type FBetaScore = Accumulated<ScoreRule<kind::FBeta>>;
+
+impl Kind for kind::FBeta {}
 
 impl FBetaScore {
-    /// Returns the metric of one label of 0 or 1, named such as `f2`.
+    /// Returns the metric of one label of 0 or 1.
     pub fn binary(beta: f64) -> FBetaScore {
         FBetaScore::new(Task::Binary, beta)
     }
 
-    /// Returns the metric of a number of classes, named such as `f2`.
+    /// Returns the metric of a number of classes.
     pub fn multiclass(classes: usize, beta: f64) -> FBetaScore {
         FBetaScore::new(Task::Multiclass { classes }, beta)
     }
 
-    /// Returns the metric of a number of labels of 0 or 1, named such as `f2`.
+    /// Returns the metric of a number of labels of 0 or 1.
     pub fn multilabel(labels: usize, beta: f64) -> FBetaScore {
         FBetaScore::new(Task::Multilabel { labels }, beta)
     }
 
-    /// Returns the metric of a task, named such as `f2`.
+    /// Returns the metric of a task.
     pub fn new(task: Task, beta: f64) -> FBetaScore {
-        FBetaScore(Scorer::new(format!("f{beta}"), Score::FBeta(beta), task))
+        FBetaScore::of(ScoreRule::new(Score::FBeta(beta), task))
     }
 }
-
-score_options!(FBetaScore, true);
 
 /// [`Precision`] under the name that Burn uses.
 pub type PrecisionMetric = Precision;
@@ -257,39 +264,27 @@ pub type RecallMetric = Recall;
 /// [`FBetaScore`] under the name that Burn uses.
 pub type FBetaScoreMetric = FBetaScore;
 
-/// The counts of each class: a matrix with a row for each class and the columns true positives, false positives, true
-/// negatives, false negatives and support (the number of targets). Inputs and tasks: see the [module](super).
+/// The counts of each class, `stat scores`: a matrix with a row for each class and the columns true positives, false
+/// positives, true negatives, false negatives and support (the number of targets). Inputs and tasks: see the
+/// [module](super).
+pub type StatScores = Accumulated<StatRule>;
+
+/// The rule of [`StatScores`].
 #[derive(Clone, Debug)]
-pub struct StatScores {
-    name: String,
+pub struct StatRule {
     counter: Counter,
 }
 
 impl StatScores {
-    /// Returns the metric of a task, named `stat scores`.
+    /// Returns the metric of a task.
     pub fn new(task: Task) -> StatScores {
-        StatScores { name: "stat scores".to_owned(), counter: Counter::new(task) }
-    }
-
-    /// Sets the probability above which a label is predicted. Default: 0.5.
-    #[must_use]
-    pub fn threshold(mut self, threshold: f64) -> StatScores {
-        self.counter.threshold = threshold;
-        self
+        StatScores::of(StatRule { counter: Counter::new(task) })
     }
 
     /// Counts an item of several classes as correct if its class is among the `k` highest scores. Default: 1.
     #[must_use]
-    pub fn top_k(mut self, k: usize) -> StatScores {
-        self.counter.top_k = k.max(1);
-        self
-    }
-
-    /// Leaves out targets of this value. Default: none.
-    #[must_use]
-    pub fn ignore_index(mut self, index: i64) -> StatScores {
-        self.counter.ignore_index = Some(index);
-        self
+    pub fn top_k(self, k: usize) -> StatScores {
+        self.set(|rule| rule.counter.top_k = k.max(1))
     }
 
     /// Returns the counts of each class; none without items. Waits for the device.
@@ -297,89 +292,78 @@ impl StatScores {
     /// # Errors
     /// When labels were out of range, or the device failed.
     pub fn counts(&mut self) -> Result<Vec<ClassCounts>, MetricError> {
-        self.counter.counts()
+        self.rule.counter.counts(&mut self.sums)
     }
 }
 
-impl AccumulatedMetric for StatScores {
-    fn name(&self) -> &str {
-        &self.name
+impl CounterRule for StatRule {
+    fn counter(&mut self) -> &mut Counter {
+        &mut self.counter
+    }
+}
+
+impl MetricRule for StatRule {
+    fn name(&self) -> String {
+        "stat scores".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.counter.accumulator
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        self.counter.add(sums, observation)
     }
 
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        self.counter.add(observation)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let counts = self.counter.counts()?;
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let counts = self.counter.counts(sums)?;
         let row = |c: &ClassCounts| {
             [c.true_positives, c.false_positives, c.true_negatives, c.false_negatives, c.support()]
         };
         let elements = counts.iter().flat_map(row).collect();
         let matrix = MetricValue::Matrix { rows: counts.len(), columns: 5, elements };
-        Ok(MetricValues::new().with(self.name.clone(), matrix))
+        Ok(MetricValues::new().with(name, matrix))
     }
 }
 
-/// Exact match (subset accuracy): the fraction of items whose labels are all predicted correctly, from 0 to 1. Ignored
-/// labels count as correct. Inputs: see the [module](super) under `multilabel`.
+/// Exact match (subset accuracy), `exact match`: the fraction of items whose labels are all predicted correctly, from 0
+/// to 1. Ignored labels count as correct. Inputs: see the [module](super) under `multilabel`.
+pub type ExactMatch = Accumulated<ExactMatchRule>;
+
+/// The rule of [`ExactMatch`].
 #[derive(Clone, Debug)]
-pub struct ExactMatch {
-    name: String,
+pub struct ExactMatchRule {
     counter: Counter,
 }
 
 impl ExactMatch {
-    /// Returns the metric of a number of labels, named `exact match`.
+    /// Returns the metric of a number of labels.
     pub fn multilabel(labels: usize) -> ExactMatch {
-        ExactMatch { name: "exact match".to_owned(), counter: Counter::new(Task::Multilabel { labels }) }
-    }
-
-    /// Sets the probability above which a label is predicted. Default: 0.5.
-    #[must_use]
-    pub fn threshold(mut self, threshold: f64) -> ExactMatch {
-        self.counter.threshold = threshold;
-        self
-    }
-
-    /// Leaves out targets of this value. Default: none.
-    #[must_use]
-    pub fn ignore_index(mut self, index: i64) -> ExactMatch {
-        self.counter.ignore_index = Some(index);
-        self
+        ExactMatch::of(ExactMatchRule { counter: Counter::new(Task::Multilabel { labels }) })
     }
 }
 
-impl AccumulatedMetric for ExactMatch {
-    fn name(&self) -> &str {
-        &self.name
+impl CounterRule for ExactMatchRule {
+    fn counter(&mut self) -> &mut Counter {
+        &mut self.counter
+    }
+}
+
+impl MetricRule for ExactMatchRule {
+    fn name(&self) -> String {
+        "exact match".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.counter.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let Counter { task, threshold, ignore_index, .. } = self.counter;
         let input = ClassInput::read(observation, task, ignore_index)?;
         let decisions = input.decisions(threshold, 1)?;
-        input.count_invalid(&mut self.counter.accumulator)?;
+        input.count_invalid(sums)?;
         let items = input.targets.shape()[0];
         let correct = decisions.equal(input.targets.cast(DType::Bool)?)?;
         let matches = correct.logical_or(input.valid.logical_not()?)?.all_dim(1)?;
-        self.counter.accumulator.count("items", items as f64);
-        self.counter.accumulator.sum("matches", matches.cast(DType::I32)?.sum()?)
+        sums.count("items", items as f64);
+        sums.sum("matches", matches.cast(DType::I32)?.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let Counter { task, ignore_index, .. } = self.counter;
-        let accumulator = &mut self.counter.accumulator;
-        refuse_invalid(accumulator, task, ignore_index)?;
-        let score = accumulator.total("matches")? / accumulator.total("items")?;
-        Ok(MetricValues::scalar(self.name.clone(), score))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        refuse_invalid(sums, self.counter.task, self.counter.ignore_index)?;
+        Ok(MetricValues::scalar(name, sums.ratio("matches", "items")?))
     }
 }

@@ -6,7 +6,7 @@ use kiln_tensor::{AnyTensor, DType, TensorType};
 
 use super::coco::{AREAS, ClassInImage, ClassResult, MAX_DETECTIONS, Region, THRESHOLDS, evaluate};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// The name of detected boxes in an [`Observation`]: `[batch, boxes, 4]`, corners `(x1, y1, x2, y2)` in pixels.
@@ -76,47 +76,37 @@ pub const TARGET_AREAS: &str = "target_areas";
 /// assert!((metric.values()?.main().unwrap() - 0.9).abs() < 1e-12);
 /// # Ok::<(), kiln_train::MetricError>(())
 /// ```
+pub type MeanAveragePrecision = Accumulated<MeanAveragePrecisionRule>;
+
+/// The rule of [`MeanAveragePrecision`].
 #[derive(Clone, Debug, Default)]
-pub struct MeanAveragePrecision {
-    accumulator: Accumulator,
-}
+pub struct MeanAveragePrecisionRule;
 
 /// [`MeanAveragePrecision`] under a name like those of Burn's metrics.
 pub type MeanAveragePrecisionMetric = MeanAveragePrecision;
 
-impl MeanAveragePrecision {
-    /// Returns the metric `map`.
-    pub fn new() -> MeanAveragePrecision {
-        MeanAveragePrecision::default()
-    }
-
-    /// The detections and objects of each class, by image.
-    fn classes(&mut self) -> Result<BTreeMap<i64, Vec<ClassInImage>>, MetricError> {
-        let sizes = self.accumulator.numbers("sizes")?.to_vec();
-        let mut rows = Rows::read(&mut self.accumulator)?;
-        let mut classes: BTreeMap<i64, Vec<ClassInImage>> = BTreeMap::new();
-        for size in sizes.chunks_exact(3) {
-            let [batch, boxes, targets] = [size[0] as usize, size[1] as usize, size[2] as usize];
-            for _ in 0..batch {
-                for (class, image) in rows.image(boxes, targets) {
-                    classes.entry(class).or_default().push(image);
-                }
+/// The detections and objects of each class, by image.
+fn classes(sums: &mut Accumulator) -> Result<BTreeMap<i64, Vec<ClassInImage>>, MetricError> {
+    let sizes = sums.numbers("sizes")?.to_vec();
+    let mut rows = Rows::read(sums)?;
+    let mut classes: BTreeMap<i64, Vec<ClassInImage>> = BTreeMap::new();
+    for size in sizes.chunks_exact(3) {
+        let [batch, boxes, targets] = [size[0] as usize, size[1] as usize, size[2] as usize];
+        for _ in 0..batch {
+            for (class, image) in rows.image(boxes, targets) {
+                classes.entry(class).or_default().push(image);
             }
         }
-        Ok(classes)
     }
+    Ok(classes)
 }
 
-impl AccumulatedMetric for MeanAveragePrecision {
-    fn name(&self) -> &str {
-        "map"
+impl MetricRule for MeanAveragePrecisionRule {
+    fn name(&self) -> String {
+        "map".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let boxes = boxes(observation, BOXES)?;
         let targets = self::boxes(observation, TARGET_BOXES)?;
         let (batch, detected, actual) = (boxes.shape()[0], boxes.shape()[1], targets.shape()[1]);
@@ -135,19 +125,19 @@ impl AccumulatedMetric for MeanAveragePrecision {
         let crowds = optional(observation, TARGET_CROWDS, &objects, || filled(&targets, &objects, 0.0))?;
         let areas = optional(observation, TARGET_AREAS, &objects, || filled(&targets, &objects, OWN_AREA))?;
         let columns = [boxes, scores, labels, counts, targets, target_labels, target_counts, crowds, areas];
-        self.accumulator.append_all("sizes", &[batch as f64, detected as f64, actual as f64])?;
-        COLUMNS.iter().zip(columns).try_for_each(|(name, column)| self.accumulator.append(name, column))
+        sums.append_all("sizes", &[batch as f64, detected as f64, actual as f64])?;
+        COLUMNS.iter().zip(columns).try_for_each(|(name, column)| sums.append(name, column))
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let mut classes = self.classes()?;
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let mut classes = classes(sums)?;
         classes.values_mut().flatten().for_each(ClassInImage::sort);
         let [all, small, medium, large] =
             AREAS.map(|area| Evaluation::new(&classes, area, MAX_DETECTIONS[2]));
         let [first, ten] = [MAX_DETECTIONS[0], MAX_DETECTIONS[1]]
             .map(|max_detections| Evaluation::new(&classes, AREAS[0], max_detections));
         let scalars = [
-            ("map", all.precision(0..THRESHOLDS)),
+            (name, all.precision(0..THRESHOLDS)),
             ("map_50", all.precision(0..1)),
             ("map_75", all.precision(5..6)),
             ("map_small", small.precision(0..THRESHOLDS)),

@@ -5,7 +5,7 @@ use kiln_tensor::DType;
 use super::matrix::Matrix;
 use super::{Features, sides};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::Observation;
 
 /// Fréchet inception distance (Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
@@ -17,14 +17,14 @@ use crate::observation::Observation;
 /// less is better; NaN with fewer than two images of each. Equivalent to
 /// `torchmetrics.image.fid.FrechetInceptionDistance`.
 ///
-/// Sums are in `f64` on the device of the features. With 2048 features, each batch adds 32 MiB until the sums are read,
-/// at 256 MiB.
+/// Sums are in `f64` on the device of the features: 32 MiB for a batch with 2048 features. They are read from the
+/// device when they take more than 32 MiB.
+pub type FrechetInceptionDistance = Accumulated<FrechetRule>;
+
+/// The rule of [`FrechetInceptionDistance`].
 #[derive(Clone, Debug)]
-pub struct FrechetInceptionDistance {
+pub struct FrechetRule {
     features: Features,
-    accumulator: Accumulator,
-    /// The bytes of sums that were not read from the device.
-    pending: usize,
 }
 
 /// [`FrechetInceptionDistance`] under a name like those of Burn's metrics.
@@ -34,33 +34,29 @@ pub type FrechetInceptionDistanceMetric = FrechetInceptionDistance;
 const NAMES: [[&str; 3]; 2] =
     [["real_images", "real", "real_products"], ["generated_images", "generated", "generated_products"]];
 
-/// The sums are read from the device at this number of bytes.
-const MAX_PENDING: usize = 256 << 20;
-
 impl FrechetInceptionDistance {
     /// Returns the metric `fid` of features.
     pub fn new(features: Features) -> FrechetInceptionDistance {
-        FrechetInceptionDistance { features, accumulator: Accumulator::new(), pending: 0 }
+        FrechetInceptionDistance::of(FrechetRule { features })
     }
+}
 
-    /// Mean and covariance of a side; `None` with fewer than two images.
-    fn moments(
-        &mut self,
-        [images, sum, products]: [&'static str; 3],
-    ) -> Result<Option<Moments>, MetricError> {
-        let count = self.accumulator.total(images)?;
-        let mean: Vec<f64> = self.accumulator.totals(sum)?.iter().map(|sum| sum / count).collect();
-        let products = self.accumulator.totals(products)?;
-        if count.is_nan() || count < 2.0 || products.len() != mean.len() * mean.len() {
-            return Ok(None);
-        }
-        let size = mean.len();
-        let element = |place: usize| {
-            (products[place] - count * mean[place / size] * mean[place % size]) / (count - 1.0)
-        };
-        let covariance = Matrix::new(size, size, (0..size * size).map(element).collect());
-        Ok(Some(Moments { mean, covariance }))
+/// Mean and covariance of a side; `None` with fewer than two images.
+fn moments(
+    sums: &mut Accumulator,
+    [images, sum, products]: [&'static str; 3],
+) -> Result<Option<Moments>, MetricError> {
+    let count = sums.total(images)?;
+    let mean: Vec<f64> = sums.totals(sum)?.iter().map(|sum| sum / count).collect();
+    let products = sums.totals(products)?;
+    if count.is_nan() || count < 2.0 || products.len() != mean.len() * mean.len() {
+        return Ok(None);
     }
+    let size = mean.len();
+    let element =
+        |place: usize| (products[place] - count * mean[place / size] * mean[place % size]) / (count - 1.0);
+    let covariance = Matrix::new(size, size, (0..size * size).map(element).collect());
+    Ok(Some(Moments { mean, covariance }))
 }
 
 struct Moments {
@@ -81,41 +77,32 @@ impl Moments {
     }
 }
 
-impl AccumulatedMetric for FrechetInceptionDistance {
-    fn name(&self) -> &str {
-        "fid"
+impl MetricRule for FrechetRule {
+    fn name(&self) -> String {
+        "fid".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (side, [images, sum, products]) in sides(observation)?.into_iter().zip(NAMES) {
             let Some(side) = side else { continue };
             let features = self.features.of(side)?.cast(DType::F64)?;
-            self.accumulator.count(images, features.shape()[0] as f64);
-            self.accumulator.sum(sum, features.clone().sum_dim(0)?)?;
+            sums.count(images, features.shape()[0] as f64);
+            sums.sum(sum, features.clone().sum_dim(0)?)?;
             let outer = features.clone().transpose()?.matmul(features)?;
-            self.pending += 8 * outer.shape().num_elements();
-            self.accumulator.sum(products, outer)?;
-        }
-        if self.pending >= MAX_PENDING {
-            NAMES.iter().try_for_each(|[_, _, products]| self.accumulator.totals(products).map(|_| ()))?;
-            self.pending = 0;
+            sums.sum(products, outer)?;
         }
         Ok(())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let [real, generated] = [self.moments(NAMES[0])?, self.moments(NAMES[1])?];
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let [real, generated] = [moments(sums, NAMES[0])?, moments(sums, NAMES[1])?];
         let distance = match (real, generated) {
             (Some(real), Some(generated)) if real.mean.len() == generated.mean.len() => {
                 real.distance(&generated)
             }
             (Some(_) | None, Some(_) | None) => f64::NAN,
         };
-        Ok(MetricValues::scalar("fid", distance))
+        Ok(MetricValues::scalar(name, distance))
     }
 
     fn higher_is_better(&self) -> bool {

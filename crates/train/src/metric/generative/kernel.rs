@@ -3,7 +3,7 @@
 use super::matrix::Matrix;
 use super::{Features, sides};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// Kernel inception distance (Bińkowski et al., "Demystifying MMD GANs", 2018): the unbiased estimate of the squared
@@ -15,8 +15,11 @@ use crate::observation::Observation;
 /// `kid`, where less is better, and `kid_std`, the standard deviation over subsets; NaN with fewer than two images of
 /// each. Subsets are drawn by a generator with a fixed seed. Equivalent to
 /// `torchmetrics.image.kid.KernelInceptionDistance`, with other subsets.
+pub type KernelInceptionDistance = Accumulated<KernelRule>;
+
+/// The rule of [`KernelInceptionDistance`].
 #[derive(Clone, Debug)]
-pub struct KernelInceptionDistance {
+pub struct KernelRule {
     features: Features,
     subsets: usize,
     subset_size: usize,
@@ -24,7 +27,6 @@ pub struct KernelInceptionDistance {
     gamma: Option<f64>,
     coefficient: f64,
     seed: u64,
-    accumulator: Accumulator,
 }
 
 /// [`KernelInceptionDistance`] under a name like those of Burn's metrics.
@@ -36,7 +38,7 @@ const NAMES: [[&str; 2]; 2] = [["real_images", "real"], ["generated_images", "ge
 impl KernelInceptionDistance {
     /// Returns the metric `kid` of features.
     pub fn new(features: Features) -> KernelInceptionDistance {
-        KernelInceptionDistance {
+        KernelInceptionDistance::of(KernelRule {
             features,
             subsets: 100,
             subset_size: 1000,
@@ -44,42 +46,40 @@ impl KernelInceptionDistance {
             gamma: None,
             coefficient: 1.0,
             seed: 0,
-            accumulator: Accumulator::new(),
-        }
+        })
     }
 
     /// Sets the number and the size of subsets. Default: 100 subsets of 1000 images. A subset is not greater than the
     /// number of real or of generated images.
     #[must_use]
-    pub fn subsets(mut self, number: usize, size: usize) -> KernelInceptionDistance {
-        (self.subsets, self.subset_size) = (number.max(1), size);
-        self
+    pub fn subsets(self, number: usize, size: usize) -> KernelInceptionDistance {
+        self.set(|rule| (rule.subsets, rule.subset_size) = (number.max(1), size))
     }
 
     /// Sets the kernel `(gamma · x · y + coefficient)^degree`. Default: one over the number of features (`None`), 1
     /// and 3.
     #[must_use]
-    pub fn kernel(mut self, degree: i32, gamma: Option<f64>, coefficient: f64) -> KernelInceptionDistance {
-        (self.degree, self.gamma, self.coefficient) = (degree, gamma, coefficient);
-        self
+    pub fn kernel(self, degree: i32, gamma: Option<f64>, coefficient: f64) -> KernelInceptionDistance {
+        self.set(|rule| (rule.degree, rule.gamma, rule.coefficient) = (degree, gamma, coefficient))
     }
 
     /// Sets the seed of the subsets. Default: 0.
     #[must_use]
-    pub fn seed(mut self, seed: u64) -> KernelInceptionDistance {
-        self.seed = seed;
-        self
+    pub fn seed(self, seed: u64) -> KernelInceptionDistance {
+        self.set(|rule| rule.seed = seed)
     }
+}
 
-    /// The features of a side as rows.
-    fn rows(&mut self, [images, rows]: [&'static str; 2]) -> Result<Matrix, MetricError> {
-        let count = self.accumulator.total(images)?;
-        let numbers = self.accumulator.numbers(rows)?;
-        let count = if count.is_nan() { 0 } else { count as usize };
-        let columns = numbers.len().checked_div(count).unwrap_or(0);
-        Ok(Matrix::new(count, columns, numbers[..count * columns].to_vec()))
-    }
+/// The features of a side as rows.
+fn rows(sums: &mut Accumulator, [images, rows]: [&'static str; 2]) -> Result<Matrix, MetricError> {
+    let count = sums.total(images)?;
+    let numbers = sums.numbers(rows)?;
+    let count = if count.is_nan() { 0 } else { count as usize };
+    let columns = numbers.len().checked_div(count).unwrap_or(0);
+    Ok(Matrix::new(count, columns, numbers[..count * columns].to_vec()))
+}
 
+impl KernelRule {
     fn distances(&self, real: &Matrix, generated: &Matrix) -> Vec<f64> {
         let size = self.subset_size.min(real.rows()).min(generated.rows());
         if size < 2 || real.row(0).len() != generated.row(0).len() {
@@ -109,29 +109,25 @@ impl KernelInceptionDistance {
     }
 }
 
-impl AccumulatedMetric for KernelInceptionDistance {
-    fn name(&self) -> &str {
-        "kid"
+impl MetricRule for KernelRule {
+    fn name(&self) -> String {
+        "kid".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (side, [images, rows]) in sides(observation)?.into_iter().zip(NAMES) {
             let Some(side) = side else { continue };
             let features = self.features.of(side)?;
-            self.accumulator.count(images, features.shape()[0] as f64);
-            self.accumulator.append(rows, features)?;
+            sums.count(images, features.shape()[0] as f64);
+            sums.append(rows, features)?;
         }
         Ok(())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let [real, generated] = [self.rows(NAMES[0])?, self.rows(NAMES[1])?];
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let [real, generated] = [rows(sums, NAMES[0])?, rows(sums, NAMES[1])?];
         let (mean, deviation) = mean_and_deviation(&self.distances(&real, &generated));
-        Ok(MetricValues::scalar("kid", mean).with("kid_std", MetricValue::Scalar(deviation)))
+        Ok(MetricValues::scalar(name, mean).with(format!("{name}_std"), MetricValue::Scalar(deviation)))
     }
 
     fn higher_is_better(&self) -> bool {

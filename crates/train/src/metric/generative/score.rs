@@ -3,7 +3,7 @@
 use super::Features;
 use super::kernel::mean_and_deviation;
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::{Observation, PREDICTIONS};
 
 /// Inception score (Salimans et al., "Improved techniques for training GANs", 2016): `exp(E[KL(p(y|x) ‖ p(y))])` of the
@@ -13,11 +13,13 @@ use crate::observation::{Observation, PREDICTIONS};
 /// `[batch, classes]` of a classifier. Values: `inception_score`, from 1 to the number of classes, and
 /// `inception_score_std`, the standard deviation over parts. Parts are consecutive, as in the paper's program;
 /// `torchmetrics.image.inception.InceptionScore` shuffles the images first.
+pub type InceptionScore = Accumulated<InceptionRule>;
+
+/// The rule of [`InceptionScore`].
 #[derive(Clone, Debug)]
-pub struct InceptionScore {
+pub struct InceptionRule {
     features: Features,
     splits: usize,
-    accumulator: Accumulator,
 }
 
 /// [`InceptionScore`] under a name like those of Burn's metrics.
@@ -26,36 +28,31 @@ pub type InceptionScoreMetric = InceptionScore;
 impl InceptionScore {
     /// Returns the metric `inception_score` of logits.
     pub fn new(features: Features) -> InceptionScore {
-        InceptionScore { features, splits: 10, accumulator: Accumulator::new() }
+        InceptionScore::of(InceptionRule { features, splits: 10 })
     }
 
     /// Sets the number of parts. Default: 10. There are not more than images.
     #[must_use]
-    pub fn splits(mut self, splits: usize) -> InceptionScore {
-        self.splits = splits.max(1);
-        self
+    pub fn splits(self, splits: usize) -> InceptionScore {
+        self.set(|rule| rule.splits = splits.max(1))
     }
 }
 
-impl AccumulatedMetric for InceptionScore {
-    fn name(&self) -> &str {
-        "inception_score"
+impl MetricRule for InceptionRule {
+    fn name(&self) -> String {
+        "inception_score".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let logits = self.features.of(observation.tensor(PREDICTIONS)?)?;
-        self.accumulator.count("images", logits.shape()[0] as f64);
-        self.accumulator.append("logits", logits)
+        sums.count("images", logits.shape()[0] as f64);
+        sums.append("logits", logits)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let count = self.accumulator.total("images")?;
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let count = sums.total("images")?;
         let images = if count.is_nan() { 0 } else { count as usize };
-        let logits = self.accumulator.numbers("logits")?;
+        let logits = sums.numbers("logits")?;
         let classes = logits.len().checked_div(images).unwrap_or(0);
         let splits = self.splits.min(images);
         let part = |split: usize| {
@@ -64,8 +61,7 @@ impl AccumulatedMetric for InceptionScore {
         };
         let scores: Vec<f64> = (0..splits).map(part).collect();
         let (mean, deviation) = mean_and_deviation(&scores);
-        Ok(MetricValues::scalar("inception_score", mean)
-            .with("inception_score_std", MetricValue::Scalar(deviation)))
+        Ok(MetricValues::scalar(name, mean).with(format!("{name}_std"), MetricValue::Scalar(deviation)))
     }
 }
 

@@ -4,80 +4,60 @@ use std::collections::HashMap;
 
 use super::{common, ngrams, texts};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::{Observation, TARGETS};
 
-/// BLEU of a corpus: `brevity penalty · exp(mean ln pₙ)` with the precisions `pₙ` of n-grams of 1 to 4 words, from 0 to
-/// 1 (Papineni et al., 2002). The counts of all items are summed first. The brevity penalty is `exp(1 − r / c)` where
-/// the predictions have `c` words, fewer than the `r` of the references; of several references the length closest to
-/// that of the prediction counts. Without a common n-gram of each length BLEU is 0. Words are separated by white space:
-/// tokenize the texts as the published figures do.
+/// BLEU of a corpus, `bleu`: `brevity penalty · exp(mean ln pₙ)` with the precisions `pₙ` of n-grams of 1 to 4 words,
+/// from 0 to 1 (Papineni et al., 2002). The counts of all items are summed first. The brevity penalty is
+/// `exp(1 − r / c)` where the predictions have `c` words, fewer than the `r` of the references; of several references
+/// the length closest to that of the prediction counts. Without a common n-gram of each length BLEU is 0. Words are
+/// separated by white space: tokenize the texts as the published figures do.
+pub type Bleu = Accumulated<BleuRule>;
+
+/// The rule of [`Bleu`].
 #[derive(Clone, Debug)]
-pub struct Bleu {
-    name: String,
+pub struct BleuRule {
     longest: usize,
     smooth: bool,
     references: Vec<&'static str>,
-    accumulator: Accumulator,
+}
+
+impl Default for BleuRule {
+    fn default() -> BleuRule {
+        BleuRule { longest: 4, smooth: false, references: vec![TARGETS] }
+    }
 }
 
 /// [`Bleu`] under the name that Burn uses.
 pub type BleuScore = Bleu;
 
 impl Bleu {
-    /// Returns the metric, named `bleu`, with n-grams of up to 4 words, without smoothing, with the texts
-    /// [`TARGETS`] as references.
-    pub fn new() -> Bleu {
-        let (references, accumulator) = (vec![TARGETS], Accumulator::new());
-        Bleu { name: "bleu".to_owned(), longest: 4, smooth: false, references, accumulator }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Bleu {
-        self.name = name.into();
-        self
-    }
-
     /// Sets the number of words in the longest n-grams. A number of 0 is 1. Default: 4.
     #[must_use]
-    pub fn longest_ngram(mut self, words: usize) -> Bleu {
-        self.longest = words.max(1);
-        self
+    pub fn longest_ngram(self, words: usize) -> Bleu {
+        self.set(|rule| rule.longest = words.max(1))
     }
 
     /// Adds 1 to numerators and denominators of the precisions of n-grams of 2 and more words (Lin and Och, 2004).
     /// Default: no.
     #[must_use]
-    pub fn smooth(mut self) -> Bleu {
-        self.smooth = true;
-        self
+    pub fn smooth(self) -> Bleu {
+        self.set(|rule| rule.smooth = true)
     }
 
     /// Sets the names of the texts with references, each with one for every item. Default: [`TARGETS`] alone.
     #[must_use]
-    pub fn references(mut self, names: &[&'static str]) -> Bleu {
-        self.references = names.to_vec();
-        self
+    pub fn references(self, names: &[&'static str]) -> Bleu {
+        self.set(|rule| rule.references = names.to_vec())
     }
 }
 
-impl Default for Bleu {
-    fn default() -> Bleu {
-        Bleu::new()
-    }
-}
-
-impl AccumulatedMetric for Bleu {
-    fn name(&self) -> &str {
-        &self.name
+impl MetricRule for BleuRule {
+    fn name(&self) -> String {
+        "bleu".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (prediction, references) in texts(observation, &self.references)? {
             let prediction = words(prediction);
             let references: Vec<Vec<&str>> = references.into_iter().map(words).collect();
@@ -87,24 +67,24 @@ impl AccumulatedMetric for Bleu {
                 matches.push(common(&counts, &most(&references, length)));
                 totals.push(counts.values().sum::<f64>());
             }
-            self.accumulator.sum_all("matches", &matches)?;
-            self.accumulator.sum_all("totals", &totals)?;
+            sums.sum_all("matches", &matches)?;
+            sums.sum_all("totals", &totals)?;
             let lengths = [prediction.len() as f64, closest(&references, prediction.len()) as f64];
-            self.accumulator.sum_all("lengths", &lengths)?;
+            sums.sum_all("lengths", &lengths)?;
         }
         Ok(())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let matches = self.accumulator.totals("matches")?.to_vec();
-        let totals = self.accumulator.totals("totals")?.to_vec();
-        let bleu = match *self.accumulator.totals("lengths")? {
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let matches = sums.totals("matches")?.to_vec();
+        let totals = sums.totals("totals")?.to_vec();
+        let bleu = match *sums.totals("lengths")? {
             [predicted, expected] => {
                 bleu(&matches, &totals, self.smooth) * brevity_penalty(predicted, expected)
             }
             _ => f64::NAN,
         };
-        Ok(MetricValues::scalar(self.name.clone(), bleu))
+        Ok(MetricValues::scalar(name, bleu))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::text_pairs;
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::accumulated::plain_metrics;
+use crate::metric::{Accumulator, MetricValues};
 use crate::observation::Observation;
 
 /// Returns the Levenshtein distance: the least number of insertions, deletions and substitutions.
@@ -20,10 +21,12 @@ fn edit_distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     row[b.len()]
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
-    Char,
-    Word,
+fn chars(text: &str) -> Vec<char> {
+    text.chars().collect()
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
 }
 
 /// The sums over all items.
@@ -46,119 +49,63 @@ impl Edits {
 
 const EDITS: &str = "edits";
 
-fn add_edits(
-    accumulator: &mut Accumulator,
-    unit: Unit,
-    observation: &Observation,
+/// Adds the edits of units of texts, such as words.
+fn add_edits<'a, T: PartialEq>(
+    sums: &mut Accumulator,
+    observation: &'a Observation,
+    units: fn(&'a str) -> Vec<T>,
 ) -> Result<(), MetricError> {
     for (prediction, target) in text_pairs(observation)? {
-        let [edits, targets, predictions] = match unit {
-            Unit::Char => {
-                let (target, prediction): (Vec<char>, Vec<char>) =
-                    (target.chars().collect(), prediction.chars().collect());
-                [edit_distance(&prediction, &target), target.len(), prediction.len()]
-            }
-            Unit::Word => {
-                let target: Vec<&str> = target.split_whitespace().collect();
-                let prediction: Vec<&str> = prediction.split_whitespace().collect();
-                [edit_distance(&prediction, &target), target.len(), prediction.len()]
-            }
-        };
-        let longer = targets.max(predictions);
-        let numbers = [1, edits, targets, predictions, longer].map(|number| number as f64);
-        accumulator.sum_all(EDITS, &numbers)?;
+        let (prediction, target) = (units(prediction), units(target));
+        let edits = edit_distance(&prediction, &target);
+        let longer = target.len().max(prediction.len());
+        let numbers = [1, edits, target.len(), prediction.len(), longer].map(|number| number as f64);
+        sums.sum_all(EDITS, &numbers)?;
     }
     Ok(())
 }
 
-fn edits(accumulator: &mut Accumulator) -> Result<Edits, MetricError> {
-    Ok(match *accumulator.totals(EDITS)? {
+fn edits(sums: &mut Accumulator) -> Result<Edits, MetricError> {
+    Ok(match *sums.totals(EDITS)? {
         [items, edits, targets, predictions, longer] => Edits { items, edits, targets, predictions, longer },
         _ => Edits { items: 0.0, edits: 0.0, targets: 0.0, predictions: 0.0, longer: 0.0 },
     })
 }
 
-macro_rules! edit_metrics {
-    ($(
-        $(#[$meta:meta])*
-        $metric:ident, $name:literal, $unit:ident, higher is better: $higher:literal, $rate:expr;
-    )*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $metric {
-            name: String,
-            accumulator: Accumulator,
-        }
+plain_metrics! {
+    /// Character error rate (CER), `cer`: edits of characters divided by the characters of the targets, over all items.
+    /// From 0; above 1 for long predictions. Characters are Unicode scalar values. Inputs: see the [module](super).
+    CharErrorRate, "cer", higher is better: false,
+        |sums, batch| add_edits(sums, batch, chars),
+        |sums| edits(sums).map(|e| e.edits / e.targets);
 
-        impl $metric {
-            #[doc = concat!("Returns the metric, named `", $name, "`.")]
-            pub fn new() -> $metric {
-                $metric { name: $name.to_owned(), accumulator: Accumulator::new() }
-            }
+    /// Word error rate (WER), `wer`: edits of words divided by the words of the targets, over all items. From 0; above
+    /// 1 for long predictions. Words are separated by white space. Inputs: see the [module](super).
+    WordErrorRate, "wer", higher is better: false,
+        |sums, batch| add_edits(sums, batch, words),
+        |sums| edits(sums).map(|e| e.edits / e.targets);
 
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.name = name.into();
-                self
-            }
-        }
-
-        impl Default for $metric {
-            fn default() -> $metric {
-                $metric::new()
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                add_edits(&mut self.accumulator, Unit::$unit, observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                let rate: fn(Edits) -> f64 = $rate;
-                Ok(MetricValues::scalar(self.name.clone(), rate(edits(&mut self.accumulator)?)))
-            }
-
-            fn higher_is_better(&self) -> bool {
-                $higher
-            }
-        }
-    )*};
-}
-
-edit_metrics! {
-    /// Character error rate (CER): edits of characters divided by the characters of the targets, over all items. From
-    /// 0; above 1 for long predictions. Characters are Unicode scalar values. Inputs: see the [module](super).
-    CharErrorRate, "cer", Char, higher is better: false, |e| e.edits / e.targets;
-
-    /// Word error rate (WER): edits of words divided by the words of the targets, over all items. From 0; above 1 for
-    /// long predictions. Words are separated by white space. Inputs: see the [module](super).
-    WordErrorRate, "wer", Word, higher is better: false, |e| e.edits / e.targets;
-
-    /// Match error rate (MER): edits of words divided by the words of the longer text of each item, from 0 to 1.
+    /// Match error rate (MER), `mer`: edits of words divided by the words of the longer text of each item, from 0 to 1.
     /// Inputs: see the [module](super).
-    MatchErrorRate, "mer", Word, higher is better: false, |e| e.edits / e.longer;
+    MatchErrorRate, "mer", higher is better: false,
+        |sums, batch| add_edits(sums, batch, words),
+        |sums| edits(sums).map(|e| e.edits / e.longer);
 
-    /// Word information preserved (WIP): `hits² / (words of targets · words of predictions)` with
+    /// Word information preserved (WIP), `wip`: `hits² / (words of targets · words of predictions)` with
     /// `hits = words of the longer text − edits`, from 0 to 1 (Morris et al., 2004). Inputs: see the [module](super).
-    WordInformationPreserved, "wip", Word, higher is better: true, |e| {
-        (e.hits() / e.targets) * (e.hits() / e.predictions)
-    };
+    WordInformationPreserved, "wip", higher is better: true,
+        |sums, batch| add_edits(sums, batch, words),
+        |sums| edits(sums).map(|e| (e.hits() / e.targets) * (e.hits() / e.predictions));
 
-    /// Word information lost (WIL): 1 − [`WordInformationPreserved`], from 0 to 1. Inputs: see the [module](super).
-    WordInformationLost, "wil", Word, higher is better: false, |e| {
-        1.0 - (e.hits() / e.targets) * (e.hits() / e.predictions)
-    };
+    /// Word information lost (WIL), `wil`: 1 − [`WordInformationPreserved`], from 0 to 1. Inputs: see the
+    /// [module](super).
+    WordInformationLost, "wil", higher is better: false,
+        |sums, batch| add_edits(sums, batch, words),
+        |sums| edits(sums).map(|e| 1.0 - (e.hits() / e.targets) * (e.hits() / e.predictions));
 
-    /// Edit distance (Levenshtein distance) of characters, the mean over the items. Inputs: see the [module](super).
-    EditDistance, "edit distance", Char, higher is better: false, |e| e.edits / e.items;
+    /// Edit distance (Levenshtein distance) of characters, `edit distance`: the mean over the items. Inputs: see
+    /// the [module](super).
+    EditDistance, "edit distance", higher is better: false,
+        |sums, batch| add_edits(sums, batch, chars),
+        |sums| edits(sums).map(|e| e.edits / e.items);
 }

@@ -1,15 +1,16 @@
 //! ROUGE.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 
 use super::{common, ngrams, texts};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::{Observation, TARGETS};
 
-/// Precision, recall and F1 score of an item.
-#[derive(Clone, Copy)]
-struct Overlap {
+/// Precision and recall of an item.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlap {
     precision: f64,
     recall: f64,
 }
@@ -26,48 +27,73 @@ impl Overlap {
     }
 }
 
-/// The mean of overlaps over items.
+/// The overlap of a prediction and a reference.
+pub trait RougeMeasure: Clone + Debug + Send + 'static {
+    /// Returns the name of the metric.
+    fn name(&self) -> String;
+
+    /// Returns the overlap of two texts.
+    fn overlap(&self, prediction: &str, reference: &str) -> Overlap;
+}
+
+/// The rule of ROUGE: the mean of overlaps over items.
 #[derive(Clone, Debug)]
-struct Rouge {
-    name: String,
+pub struct RougeRule<M> {
+    measure: M,
     references: Vec<&'static str>,
-    accumulator: Accumulator,
+}
+
+impl<M> RougeRule<M> {
+    fn new(measure: M) -> RougeRule<M> {
+        RougeRule { measure, references: vec![TARGETS] }
+    }
+}
+
+impl<M: Default> Default for RougeRule<M> {
+    fn default() -> RougeRule<M> {
+        RougeRule::new(M::default())
+    }
 }
 
 const OVERLAPS: &str = "overlaps";
 
-impl Rouge {
-    fn new(name: String) -> Rouge {
-        Rouge { name, references: vec![TARGETS], accumulator: Accumulator::new() }
+impl<M: RougeMeasure> Accumulated<RougeRule<M>> {
+    /// Sets the names of the texts with references, each with one for every item; the reference with the highest F1
+    /// score counts. Default: [`TARGETS`] alone.
+    #[must_use]
+    pub fn references(self, names: &[&'static str]) -> Self {
+        self.set(|rule| rule.references = names.to_vec())
+    }
+}
+
+impl<M: RougeMeasure> MetricRule for RougeRule<M> {
+    fn name(&self) -> String {
+        self.measure.name()
     }
 
-    fn add(
-        &mut self,
-        observation: &Observation,
-        overlap: impl Fn(&str, &str) -> Overlap,
-    ) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         // Summed for the batch first, so that merged states have the same bits.
-        let mut sums = [0.0; 4];
+        let mut batch = [0.0; 4];
         for (prediction, references) in texts(observation, &self.references)? {
-            let overlaps = references.into_iter().map(|reference| overlap(prediction, reference));
+            let overlaps =
+                references.into_iter().map(|reference| self.measure.overlap(prediction, reference));
             let best = overlaps.reduce(|best, other| if other.f1() > best.f1() { other } else { best });
             if let Some(best) = best {
                 let item = [1.0, best.f1(), best.precision, best.recall];
-                sums.iter_mut().zip(item).for_each(|(sum, number)| *sum += number);
+                batch.iter_mut().zip(item).for_each(|(sum, number)| *sum += number);
             }
         }
-        self.accumulator.sum_all(OVERLAPS, &sums)
+        sums.sum_all(OVERLAPS, &batch)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let [f1, precision, recall] = match *self.accumulator.totals(OVERLAPS)? {
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let [f1, precision, recall] = match *sums.totals(OVERLAPS)? {
             [items, f1, precision, recall] => [f1, precision, recall].map(|sum| sum / items),
             _ => [f64::NAN; 3],
         };
-        let values = MetricValues::scalar(self.name.clone(), f1);
-        Ok(values
-            .with(format!("{} precision", self.name), crate::MetricValue::Scalar(precision))
-            .with(format!("{} recall", self.name), crate::MetricValue::Scalar(recall)))
+        Ok(MetricValues::scalar(name, f1)
+            .with(format!("{name} precision"), MetricValue::Scalar(precision))
+            .with(format!("{name} recall"), MetricValue::Scalar(recall)))
     }
 }
 
@@ -77,123 +103,79 @@ fn words(text: &str) -> Vec<String> {
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-macro_rules! rouge_metric {
-    ($metric:ident, |$rouge:ident, $prediction:ident, $reference:ident| $overlap:expr) => {
-        impl $metric {
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.rouge.name = name.into();
-                self
-            }
-
-            /// Sets the names of the texts with references, each with one for every item; the reference with the
-            /// highest F1 score counts. Default: [`TARGETS`] alone.
-            #[must_use]
-            pub fn references(mut self, names: &[&'static str]) -> $metric {
-                self.rouge.references = names.to_vec();
-                self
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.rouge.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.rouge.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                let $rouge = self.clone();
-                self.rouge.add(observation, |$prediction, $reference| $overlap)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                self.rouge.result()
-            }
-        }
-    };
-}
-
 /// ROUGE-N: the F1 score of the n-grams of words that a prediction shares with its reference, the mean over the items,
 /// from 0 to 1 (Lin, 2004). Further values: `NAME precision` and `NAME recall`. Words are lower-case runs of letters
 /// and digits of any script, without stemming. Inputs: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct RougeN {
+pub type RougeN = Accumulated<RougeRule<NGrams>>;
+
+/// The overlap of [`RougeN`].
+#[derive(Clone, Copy, Debug)]
+pub struct NGrams {
     n: usize,
-    rouge: Rouge,
 }
 
 impl RougeN {
     /// Returns the metric of n-grams of `n` words, named such as `rouge-2`. An `n` of 0 is 1.
     pub fn new(n: usize) -> RougeN {
-        RougeN { n: n.max(1), rouge: Rouge::new(format!("rouge-{n}")) }
+        RougeN::of(RougeRule::new(NGrams { n: n.max(1) })).named(format!("rouge-{n}"))
     }
 }
 
-rouge_metric!(RougeN, |metric, prediction, reference| {
-    let (prediction, reference) = (words(prediction), words(reference));
-    let (predicted, expected) = (ngrams(&prediction, metric.n), ngrams(&reference, metric.n));
-    Overlap::new(common(&predicted, &expected), predicted.values().sum(), expected.values().sum())
-});
+impl RougeMeasure for NGrams {
+    fn name(&self) -> String {
+        format!("rouge-{}", self.n)
+    }
 
-/// ROUGE-L: the F1 score of the longest common subsequence of the words of a prediction and its reference, the mean
-/// over the items, from 0 to 1 (Lin, 2004). Further values: `NAME precision` and `NAME recall`. Words as in [`RougeN`].
-/// Inputs: see the [module](super).
-#[derive(Clone, Debug)]
-pub struct RougeL {
-    rouge: Rouge,
+    fn overlap(&self, prediction: &str, reference: &str) -> Overlap {
+        let (prediction, reference) = (words(prediction), words(reference));
+        let (predicted, expected) = (ngrams(&prediction, self.n), ngrams(&reference, self.n));
+        Overlap::new(common(&predicted, &expected), predicted.values().sum(), expected.values().sum())
+    }
 }
+
+/// ROUGE-L, `rouge-l`: the F1 score of the longest common subsequence of the words of a prediction and its reference,
+/// the mean over the items, from 0 to 1 (Lin, 2004). Further values: `NAME precision` and `NAME recall`. Words as in
+/// [`RougeN`]. Inputs: see the [module](super).
+pub type RougeL = Accumulated<RougeRule<Sequence>>;
 
 /// [`RougeL`] under the name that Burn uses.
 pub type RougeLScore = RougeL;
 
-impl RougeL {
-    /// Returns the metric, named `rouge-l`.
-    pub fn new() -> RougeL {
-        RougeL { rouge: Rouge::new("rouge-l".to_owned()) }
+/// The overlap of [`RougeL`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sequence;
+
+impl RougeMeasure for Sequence {
+    fn name(&self) -> String {
+        "rouge-l".to_owned()
+    }
+
+    fn overlap(&self, prediction: &str, reference: &str) -> Overlap {
+        let (prediction, reference) = (words(prediction), words(reference));
+        let common = subsequence(&reference, &prediction).len() as f64;
+        Overlap::new(common, prediction.len() as f64, reference.len() as f64)
     }
 }
 
-impl Default for RougeL {
-    fn default() -> RougeL {
-        RougeL::new()
+/// ROUGE-Lsum, `rouge-lsum`: as [`RougeL`], but the lines of a text are its sentences, and the words of a sentence of
+/// the reference that are in a longest common subsequence with any sentence of the prediction count, each word as often
+/// as both texts contain it (as in Google's `rouge-score`).
+pub type RougeLSum = Accumulated<RougeRule<Sentences>>;
+
+/// The overlap of [`RougeLSum`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sentences;
+
+impl RougeMeasure for Sentences {
+    fn name(&self) -> String {
+        "rouge-lsum".to_owned()
+    }
+
+    fn overlap(&self, prediction: &str, reference: &str) -> Overlap {
+        let sentences = |text: &str| text.lines().map(words).collect::<Vec<_>>();
+        summary_overlap(&sentences(prediction), &sentences(reference))
     }
 }
-
-rouge_metric!(RougeL, |_metric, prediction, reference| {
-    let (prediction, reference) = (words(prediction), words(reference));
-    let common = subsequence(&reference, &prediction).len() as f64;
-    Overlap::new(common, prediction.len() as f64, reference.len() as f64)
-});
-
-/// ROUGE-Lsum: as [`RougeL`], but the lines of a text are its sentences, and the words of a sentence of the reference
-/// that are in a longest common subsequence with any sentence of the prediction count, each word as often as both texts
-/// contain it (as in Google's `rouge-score`).
-#[derive(Clone, Debug)]
-pub struct RougeLSum {
-    rouge: Rouge,
-}
-
-impl RougeLSum {
-    /// Returns the metric, named `rouge-lsum`.
-    pub fn new() -> RougeLSum {
-        RougeLSum { rouge: Rouge::new("rouge-lsum".to_owned()) }
-    }
-}
-
-impl Default for RougeLSum {
-    fn default() -> RougeLSum {
-        RougeLSum::new()
-    }
-}
-
-rouge_metric!(RougeLSum, |_metric, prediction, reference| {
-    let sentences = |text: &str| text.lines().map(words).collect::<Vec<_>>();
-    summary_overlap(&sentences(prediction), &sentences(reference))
-});
 
 fn summary_overlap(prediction: &[Vec<String>], reference: &[Vec<String>]) -> Overlap {
     let mut predicted = word_counts(prediction);

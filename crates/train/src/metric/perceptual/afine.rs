@@ -9,14 +9,14 @@ use kiln_tensor::{Backend, Tensor, activation};
 use super::clip::{resized, zero_linear};
 use super::{ClipVision, ClipVisionConfig, by_channel, typed_images};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// Adaptive fidelity-naturalness evaluation, A-FINE (Chen et al., "Toward generalized image quality assessment:
 /// relaxing the perfect reference quality assumption", CVPR 2025): a metric for references that may look worse than the
-/// predictions, such as those of super-resolution. The score is the sum of the fidelity of a prediction to its reference
-/// and of the weighted naturalness of the prediction, both computed from the features of a CLIP. The weight is greater
-/// for predictions that are more natural than their references.
+/// predictions, such as those of super-resolution. The score is the sum of the fidelity of a prediction to its
+/// reference and of the weighted naturalness of the prediction, both computed from the features of a CLIP. The weight
+/// is greater for predictions that are more natural than their references.
 ///
 /// Inputs: [`PREDICTIONS`](crate::PREDICTIONS) and the references, [`TARGETS`](crate::TARGETS), of one shape
 /// `[batch, 3, height, width]` with values from 0 to 1, on the backend `B`. In training, that is the backend without
@@ -31,10 +31,12 @@ use crate::observation::Observation;
 /// let metric = Afine::<Flex>::load("afine.safetensors", "afine.safetensors", &Default::default())?;
 /// # Ok::<(), kiln_store::StoreError>(())
 /// ```
+pub type Afine<B> = Accumulated<AfineRule<B>>;
+
+/// The rule of [`Afine`].
 #[derive(Clone, Debug)]
-pub struct Afine<B: Backend> {
+pub struct AfineRule<B: Backend> {
     net: AfineNet<B>,
-    accumulator: Accumulator,
 }
 
 /// [`Afine`] under a name like those of Burn's metrics.
@@ -326,7 +328,7 @@ impl<B: Backend> AfineAdapter<B> {
 impl<B: Backend> Afine<B> {
     /// Returns the metric `afine` with a network.
     pub fn new(net: AfineNet<B>) -> Afine<B> {
-        Afine { net, accumulator: Accumulator::new() }
+        Afine::of(AfineRule { net })
     }
 
     /// Returns the metric with the network from files: see [`AfineNet::load`].
@@ -342,28 +344,22 @@ impl<B: Backend> Afine<B> {
     }
 }
 
-impl<B: Backend> AccumulatedMetric for Afine<B> {
-    fn name(&self) -> &str {
-        "afine"
+impl<B: Backend> MetricRule for AfineRule<B> {
+    fn name(&self) -> String {
+        "afine".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (images, references) = typed_images::<B>(observation, 1)?;
         let unscaled = self.net.forward_unscaled(images, references);
-        self.accumulator.count("images", unscaled.dims()[0] as f64);
-        self.accumulator.sum("unscaled", unscaled.clone().sum().into_any())?;
-        self.accumulator.sum("score", scaled(unscaled).sum().into_any())
+        sums.count("images", unscaled.dims()[0] as f64);
+        sums.sum("unscaled", unscaled.clone().sum().into_any())?;
+        sums.sum("score", scaled(unscaled).sum().into_any())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let images = self.accumulator.total("images")?;
-        let score = self.accumulator.total("score")? / images;
-        let unscaled = self.accumulator.total("unscaled")? / images;
-        Ok(MetricValues::scalar("afine", score).with("afine_unscaled", MetricValue::Scalar(unscaled)))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let (score, unscaled) = (sums.ratio("score", "images")?, sums.ratio("unscaled", "images")?);
+        Ok(MetricValues::scalar(name, score).with(format!("{name}_unscaled"), MetricValue::Scalar(unscaled)))
     }
 
     fn higher_is_better(&self) -> bool {

@@ -9,7 +9,7 @@ use kiln_tensor::{Backend, Tensor};
 
 use super::{Backbone, Network, by_channel, typed_images};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::Observation;
 
 /// Deep image structure and texture similarity (Ding et al., "Image quality assessment: unifying structure and texture
@@ -21,10 +21,12 @@ use crate::observation::Observation;
 /// with values from 0 to 1, on the backend `B`. In training, that is the backend without automatic differentiation. The
 /// value, `dists`, is the mean over images; less is better, and equal images have 0. Equivalent to
 /// `torchmetrics.image.dists.DeepImageStructureAndTextureSimilarity`.
+pub type Dists<B> = Accumulated<DistsRule<B>>;
+
+/// The rule of [`Dists`].
 #[derive(Clone, Debug)]
-pub struct Dists<B: Backend> {
+pub struct DistsRule<B: Backend> {
     net: DistsNet<B>,
-    accumulator: Accumulator,
 }
 
 /// [`Dists`] under a name like those of Burn's metrics.
@@ -135,7 +137,7 @@ fn similarities<B: Backend>(x: Tensor<B, 4>, y: Tensor<B, 4>) -> (Tensor<B, 4>, 
 impl<B: Backend> Dists<B> {
     /// Returns the metric `dists` with a network.
     pub fn new(net: DistsNet<B>) -> Dists<B> {
-        Dists { net, accumulator: Accumulator::new() }
+        Dists::of(DistsRule { net })
     }
 
     /// Returns the metric with the network from files: see [`DistsNet::load`].
@@ -151,25 +153,20 @@ impl<B: Backend> Dists<B> {
     }
 }
 
-impl<B: Backend> AccumulatedMetric for Dists<B> {
-    fn name(&self) -> &str {
-        "dists"
+impl<B: Backend> MetricRule for DistsRule<B> {
+    fn name(&self) -> String {
+        "dists".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = typed_images::<B>(observation, self.net.net.network().least_size())?;
         let distances = self.net.forward(x, y);
-        self.accumulator.count("images", distances.dims()[0] as f64);
-        self.accumulator.sum("distance", distances.sum().into_any())
+        sums.count("images", distances.dims()[0] as f64);
+        sums.sum("distance", distances.sum().into_any())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let value = self.accumulator.total("distance")? / self.accumulator.total("images")?;
-        Ok(MetricValues::scalar("dists", value))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("distance", "images")?))
     }
 
     fn higher_is_better(&self) -> bool {

@@ -9,7 +9,7 @@ use kiln_tensor::{Backend, Tensor};
 use super::backbone::only;
 use super::{Backbone, Network, by_channel, typed_images};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::Observation;
 
 /// Learned perceptual image patch similarity (Zhang et al., "The unreasonable effectiveness of deep features as a
@@ -29,11 +29,13 @@ use crate::observation::Observation;
 /// let metric = Lpips::<Flex>::load(Network::Alex, "alexnet.safetensors", "lpips_alex.safetensors", &device)?;
 /// # Ok::<(), kiln_store::StoreError>(())
 /// ```
+pub type Lpips<B> = Accumulated<LpipsRule<B>>;
+
+/// The rule of [`Lpips`].
 #[derive(Clone, Debug)]
-pub struct Lpips<B: Backend> {
+pub struct LpipsRule<B: Backend> {
     net: LpipsNet<B>,
     unit_range: bool,
-    accumulator: Accumulator,
 }
 
 /// [`Lpips`] under a name like those of Burn's metrics.
@@ -125,7 +127,7 @@ fn unit_length<B: Backend>(feature: Tensor<B, 4>) -> Tensor<B, 4> {
 impl<B: Backend> Lpips<B> {
     /// Returns the metric `lpips` with a network.
     pub fn new(net: LpipsNet<B>) -> Lpips<B> {
-        Lpips { net, unit_range: false, accumulator: Accumulator::new() }
+        Lpips::of(LpipsRule { net, unit_range: false })
     }
 
     /// Returns the metric with the network from files: see [`LpipsNet::load`].
@@ -143,32 +145,26 @@ impl<B: Backend> Lpips<B> {
 
     /// Expects values from 0 to 1 instead of -1 to 1.
     #[must_use]
-    pub fn unit_range(mut self) -> Lpips<B> {
-        self.unit_range = true;
-        self
+    pub fn unit_range(self) -> Lpips<B> {
+        self.set(|rule| rule.unit_range = true)
     }
 }
 
-impl<B: Backend> AccumulatedMetric for Lpips<B> {
-    fn name(&self) -> &str {
-        "lpips"
+impl<B: Backend> MetricRule for LpipsRule<B> {
+    fn name(&self) -> String {
+        "lpips".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = typed_images::<B>(observation, self.net.net.network().least_size())?;
         let scaled = |images: Tensor<B, 4>| if self.unit_range { images * 2.0 - 1.0 } else { images };
         let distances = self.net.forward(scaled(x), scaled(y));
-        self.accumulator.count("images", distances.dims()[0] as f64);
-        self.accumulator.sum("distance", distances.sum().into_any())
+        sums.count("images", distances.dims()[0] as f64);
+        sums.sum("distance", distances.sum().into_any())
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let value = self.accumulator.total("distance")? / self.accumulator.total("images")?;
-        Ok(MetricValues::scalar("lpips", value))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("distance", "images")?))
     }
 
     fn higher_is_better(&self) -> bool {

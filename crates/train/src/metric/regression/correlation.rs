@@ -1,8 +1,11 @@
 //! Explained variance and coefficients of correlation.
 
+use std::fmt::Debug;
+
 use super::moments::{self, Moments};
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::accumulated::plain_metrics;
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::Observation;
 
 /// The average over the outputs of `[batch, outputs]`.
@@ -36,79 +39,82 @@ impl OutputAverage {
     }
 }
 
+/// The score of the moments of an output.
+pub trait MomentScore: Clone + Debug + Send + 'static {
+    /// The name of the metric.
+    const NAME: &'static str;
+
+    /// Returns the score.
+    fn of(&self, moments: &Moments) -> f64;
+}
+
+/// The rule of metrics that average a score over outputs.
+#[derive(Clone, Debug, Default)]
+pub struct MomentRule<S> {
+    score: S,
+    average: OutputAverage,
+}
+
+impl<S: MomentScore> Accumulated<MomentRule<S>> {
+    /// Sets the average over outputs. Default: uniform.
+    #[must_use]
+    pub fn average(self, average: OutputAverage) -> Self {
+        self.set(|rule| rule.average = average)
+    }
+}
+
+impl<S: MomentScore> MetricRule for MomentRule<S> {
+    fn name(&self) -> String {
+        S::NAME.to_owned()
+    }
+
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+        moments::add(sums, observation)
+    }
+
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let moments = moments::combined(sums)?;
+        let value = self.average.of(moments.iter().map(|moments| self.score.of(moments)).collect(), &moments);
+        Ok(MetricValues::new().with(name, value))
+    }
+}
+
 macro_rules! moment_metrics {
-    ($($(#[$meta:meta])* $metric:ident, $name:literal, $score:expr;)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $metric {
-            name: String,
-            average: OutputAverage,
-            accumulator: Accumulator,
-        }
+    ($($(#[$meta:meta])* $metric:ident, $name:literal, $score:expr;)*) => {
+        mod score {$(
+            #[derive(Clone, Copy, Debug, Default)]
+            pub struct $metric;
+        )*}
 
-        impl $metric {
-            #[doc = concat!("Returns the metric, named `", $name, "`.")]
-            pub fn new() -> $metric {
-                $metric { name: $name.to_owned(), average: OutputAverage::Uniform, accumulator: Accumulator::new() }
-            }
+        $(
+            $(#[$meta])*
+            pub type $metric = Accumulated<MomentRule<score::$metric>>;
 
-            /// Sets the name.
-            #[must_use]
-            pub fn named(mut self, name: impl Into<String>) -> $metric {
-                self.name = name.into();
-                self
-            }
+            impl MomentScore for score::$metric {
+                const NAME: &'static str = $name;
 
-            /// Sets the average over outputs. Default: uniform.
-            #[must_use]
-            pub fn average(mut self, average: OutputAverage) -> $metric {
-                self.average = average;
-                self
+                fn of(&self, moments: &Moments) -> f64 {
+                    let score: fn(&Moments) -> f64 = $score;
+                    score(moments)
+                }
             }
-        }
-
-        impl Default for $metric {
-            fn default() -> $metric {
-                $metric::new()
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                &self.name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                moments::add(&mut self.accumulator, observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                let moments = moments::combined(&mut self.accumulator)?;
-                let score: fn(&Moments) -> f64 = $score;
-                let value = self.average.of(moments.iter().map(score).collect(), &moments);
-                Ok(MetricValues::new().with(self.name.clone(), value))
-            }
-        }
-    )*};
+        )*
+    };
 }
 
 moment_metrics! {
-    /// Explained variance: `1 − Var(t − p) / Var(t)`, at most 1. For constant targets it is 1 if the residuals are
-    /// constant too, otherwise 0. Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
+    /// Explained variance, `explained variance`: `1 − Var(t − p) / Var(t)`, at most 1. For constant targets it is 1 if
+    /// the residuals are constant too, otherwise 0. Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
     ExplainedVariance, "explained variance", |m| one_minus(m.residual_squares, m.target_squares);
 
-    /// Pearson correlation: `Cov(p, t) / √(Var(p) Var(t))`, from −1 to 1; NaN for constant predictions or targets.
-    /// Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
+    /// Pearson correlation, `pearson correlation`: `Cov(p, t) / √(Var(p) Var(t))`, from −1 to 1; NaN for constant
+    /// predictions or targets. Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
     PearsonCorrelation, "pearson correlation", |m| {
         m.products / (m.prediction_squares.sqrt() * m.target_squares.sqrt())
     };
 
-    /// Concordance correlation: `2 Cov(p, t) / (Var(p) + Var(t) + (E p − E t)²)` with unbiased variances, from −1 to 1
-    /// (Lin, 1989). Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
+    /// Concordance correlation, `concordance correlation`: `2 Cov(p, t) / (Var(p) + Var(t) + (E p − E t)²)` with
+    /// unbiased variances, from −1 to 1 (Lin, 1989). Inputs `[batch]` or `[batch, outputs]`: see the [module](super).
     ConcordanceCorrelation, "concordance correlation", |m| {
         let distance = m.prediction_mean - m.target_mean;
         2.0 * m.products / (m.prediction_squares + m.target_squares + distance * distance * (m.items - 1.0))
@@ -124,47 +130,30 @@ fn one_minus(error: f64, total: f64) -> f64 {
     }
 }
 
-/// Coefficient of determination R²: `1 − Σ (t − p)² / Σ (t − E t)²`, at most 1. For constant targets it is 1 if all
-/// predictions are exact, otherwise 0. NaN for less than 2 items. Inputs `[batch]` or `[batch, outputs]`: see the
+/// Coefficient of determination R², `r2`: `1 − Σ (t − p)² / Σ (t − E t)²`, at most 1. For constant targets it is 1 if
+/// all predictions are exact, otherwise 0. NaN for less than 2 items. Inputs `[batch]` or `[batch, outputs]`: see the
 /// [module](super).
-#[derive(Clone, Debug)]
-pub struct R2Score {
-    name: String,
-    average: OutputAverage,
+pub type R2Score = Accumulated<MomentRule<R2>>;
+
+/// The score of [`R2Score`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct R2 {
     regressors: usize,
-    accumulator: Accumulator,
 }
 
 impl R2Score {
-    /// Returns the metric, named `r2`.
-    pub fn new() -> R2Score {
-        let accumulator = Accumulator::new();
-        R2Score { name: "r2".to_owned(), average: OutputAverage::Uniform, regressors: 0, accumulator }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> R2Score {
-        self.name = name.into();
-        self
-    }
-
-    /// Sets the average over outputs. Default: uniform.
-    #[must_use]
-    pub fn average(mut self, average: OutputAverage) -> R2Score {
-        self.average = average;
-        self
-    }
-
     /// Adjusts the score for a number of independent regressors: `1 − (1 − R²) (n − 1) / (n − regressors − 1)`. No
     /// effect unless there are more items than `regressors + 1`. Default: 0.
     #[must_use]
-    pub fn adjusted(mut self, regressors: usize) -> R2Score {
-        self.regressors = regressors;
-        self
+    pub fn adjusted(self, regressors: usize) -> R2Score {
+        self.set(|rule| rule.score.regressors = regressors)
     }
+}
 
-    fn score(&self, moments: &Moments) -> f64 {
+impl MomentScore for R2 {
+    const NAME: &'static str = "r2";
+
+    fn of(&self, moments: &Moments) -> f64 {
         let (items, regressors) = (moments.items, self.regressors as f64);
         if items < 2.0 {
             return f64::NAN;
@@ -178,87 +167,30 @@ impl R2Score {
     }
 }
 
-impl Default for R2Score {
-    fn default() -> R2Score {
-        R2Score::new()
-    }
+plain_metrics! {
+    /// Spearman correlation, `spearman correlation`: the Pearson correlation of ranks, from −1 to 1; equal numbers
+    /// share the mean of their ranks. NaN for constant predictions or targets. All numbers are kept until the metric is
+    /// reset. Inputs `[batch]` or `[batch, outputs]`: see the [module](super); of several outputs the value is the
+    /// mean.
+    SpearmanCorrelation, "spearman correlation", higher is better: true, add_numbers, rank_correlation;
 }
 
-impl AccumulatedMetric for R2Score {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        moments::add(&mut self.accumulator, observation)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let moments = moments::combined(&mut self.accumulator)?;
-        let value = self.average.of(moments.iter().map(|moments| self.score(moments)).collect(), &moments);
-        Ok(MetricValues::new().with(self.name.clone(), value))
-    }
+fn add_numbers(sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+    let (predictions, targets) = moments::outputs(observation)?;
+    sums.count("items", predictions.shape()[0] as f64);
+    sums.append("predictions", predictions)?;
+    sums.append("targets", targets)
 }
 
-/// Spearman correlation: the Pearson correlation of ranks, from −1 to 1; equal numbers share the mean of their ranks.
-/// NaN for constant predictions or targets. All numbers are kept until the metric is reset. Inputs `[batch]` or
-/// `[batch, outputs]`: see the [module](super); of several outputs the value is the mean.
-#[derive(Clone, Debug)]
-pub struct SpearmanCorrelation {
-    name: String,
-    accumulator: Accumulator,
-}
-
-impl SpearmanCorrelation {
-    /// Returns the metric, named `spearman correlation`.
-    pub fn new() -> SpearmanCorrelation {
-        SpearmanCorrelation { name: "spearman correlation".to_owned(), accumulator: Accumulator::new() }
-    }
-
-    /// Sets the name.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> SpearmanCorrelation {
-        self.name = name.into();
-        self
-    }
-}
-
-impl Default for SpearmanCorrelation {
-    fn default() -> SpearmanCorrelation {
-        SpearmanCorrelation::new()
-    }
-}
-
-impl AccumulatedMetric for SpearmanCorrelation {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let (predictions, targets) = moments::outputs(observation)?;
-        self.accumulator.count("items", predictions.shape()[0] as f64);
-        self.accumulator.append("predictions", predictions)?;
-        self.accumulator.append("targets", targets)
-    }
-
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let items = self.accumulator.total("items")?;
-        let predictions = self.accumulator.numbers("predictions")?.to_vec();
-        let targets = self.accumulator.numbers("targets")?;
-        let outputs = if items > 0.0 { targets.len() / items as usize } else { 0 };
-        let column = |numbers: &[f64], output: usize| ranks(numbers.iter().skip(output).step_by(outputs));
-        let of_output = |output| correlation(&column(&predictions, output), &column(targets, output));
-        let sum: f64 = (0..outputs).map(of_output).sum();
-        Ok(MetricValues::scalar(self.name.clone(), sum / outputs as f64))
-    }
+fn rank_correlation(sums: &mut Accumulator) -> Result<f64, MetricError> {
+    let items = sums.total("items")?;
+    let predictions = sums.numbers("predictions")?.to_vec();
+    let targets = sums.numbers("targets")?;
+    let outputs = if items > 0.0 { targets.len() / items as usize } else { 0 };
+    let column = |numbers: &[f64], output: usize| ranks(numbers.iter().skip(output).step_by(outputs));
+    let of_output = |output| correlation(&column(&predictions, output), &column(targets, output));
+    let sum: f64 = (0..outputs).map(of_output).sum();
+    Ok(sum / outputs as f64)
 }
 
 /// Returns the ranks of numbers from 1 on, the mean rank for equal numbers. NaN numbers have the rank NaN.

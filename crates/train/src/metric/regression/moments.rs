@@ -10,7 +10,7 @@ use crate::observation::{Observation, PREDICTIONS};
 
 /// The moments of one output over all items. Sums of squares and products are of differences to the means.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moments {
+pub struct Moments {
     pub items: f64,
     pub prediction_mean: f64,
     pub target_mean: f64,
@@ -41,7 +41,7 @@ pub(super) fn outputs(observation: &Observation) -> Result<(AnyTensor, AnyTensor
 
 /// Appends the moments of a batch. Each batch is centred at its own mean, so that `f32` on the device is accurate
 /// enough for numbers far from 0.
-pub(super) fn add(accumulator: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
+pub(super) fn add(sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
     let (predictions, targets) = outputs(observation)?;
     let items = predictions.shape()[0];
     if items == 0 {
@@ -60,8 +60,8 @@ pub(super) fn add(accumulator: &mut Accumulator, observation: &Observation) -> R
         residuals.square()?.sum_dim(0)?,
         predictions.mul(targets)?.sum_dim(0)?,
     ];
-    accumulator.append_all(ITEMS, &[items as f64])?;
-    accumulator.append(MOMENTS, AnyTensor::cat(numbers.into(), 0)?)
+    sums.append_all(ITEMS, &[items as f64])?;
+    sums.append(MOMENTS, AnyTensor::cat(numbers.into(), 0)?)
 }
 
 /// Returns the mean over the items, `[1, outputs]`, and the differences to it.
@@ -72,9 +72,9 @@ fn centred(x: AnyTensor) -> Result<(AnyTensor, AnyTensor), MetricError> {
 }
 
 /// Combines the batches, for each output (Chan, Golub and LeVeque, 1983).
-pub(super) fn combined(accumulator: &mut Accumulator) -> Result<Vec<Moments>, MetricError> {
-    let items = accumulator.numbers(ITEMS)?.to_vec();
-    let numbers = accumulator.numbers(MOMENTS)?;
+pub(super) fn combined(sums: &mut Accumulator) -> Result<Vec<Moments>, MetricError> {
+    let items = sums.numbers(ITEMS)?.to_vec();
+    let numbers = sums.numbers(MOMENTS)?;
     let outputs = numbers.len().checked_div(NUMBERS * items.len()).unwrap_or(0);
     if outputs * NUMBERS * items.len() != numbers.len() {
         return Err(MetricError::State { problem: "batches differ in their number of outputs".to_owned() });

@@ -1,9 +1,12 @@
 //! Overlap of segmentations.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
 use kiln_tensor::{AnyTensor, DType, TensorType};
 
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValue, MetricValues};
 use crate::observation::{Observation, PREDICTIONS, TARGETS};
 
 /// Dice coefficient of segmentations: `2 |P ∩ T| / (|P| + |T|)` of the predicted and the true pixels of a class, where
@@ -22,8 +25,7 @@ use crate::observation::{Observation, PREDICTIONS, TARGETS};
 ///
 /// let metric = Dice::new(21).average(ClassAverage::Micro).aggregation(Aggregation::Global).background(false);
 /// ```
-#[derive(Clone, Debug)]
-pub struct Dice(Overlap);
+pub type Dice = Accumulated<OverlapRule<kind::Dice>>;
 
 /// Mean intersection over union of segmentations: `|P ∩ T| / |P ∪ T|` of the predicted and the true pixels of a class,
 /// averaged over the classes that occur (Everingham et al., "The Pascal visual object classes challenge", 2010).
@@ -31,8 +33,7 @@ pub struct Dice(Overlap);
 /// Inputs are those of [`Dice`]. Values: `mean_iou`, from 0 to 1, by default of the pixels of all images; and
 /// `iou_per_class`, NaN for a class that never occurs. Equivalent to `torchmetrics.JaccardIndex` of multiclass
 /// segmentations with `average="macro"`.
-#[derive(Clone, Debug)]
-pub struct MeanIou(Overlap);
+pub type MeanIou = Accumulated<OverlapRule<kind::MeanIou>>;
 
 /// Generalized Dice coefficient of segmentations (Sudre et al., "Generalised Dice overlap as a deep learning loss
 /// function for highly unbalanced segmentations", 2017): `2 Σ w |P ∩ T| / Σ w (|P| + |T|)` over the classes of an
@@ -41,12 +42,14 @@ pub struct MeanIou(Overlap);
 /// Inputs are those of [`Dice`]. A class that an image does not contain has the greatest weight that it has in the
 /// batch, or 0. Values: `generalized_dice`, from 0 to 1, and `generalized_dice_per_class`, where a class without pixels
 /// in both segmentations of an image counts as 0. Equivalent to `torchmetrics.segmentation.GeneralizedDiceScore`.
+pub type GeneralizedDice = Accumulated<GeneralizedDiceRule>;
+
+/// The rule of [`GeneralizedDice`].
 #[derive(Clone, Debug)]
-pub struct GeneralizedDice {
+pub struct GeneralizedDiceRule {
     classes: usize,
     background: bool,
     weight: ClassWeight,
-    accumulator: Accumulator,
 }
 
 /// [`Dice`] under the name that Burn uses.
@@ -87,110 +90,118 @@ pub enum ClassWeight {
 }
 
 /// Counts of pixels of one class.
-#[derive(Clone, Copy, Default)]
-struct Counts {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
     both: f64,
     predicted: f64,
     actual: f64,
 }
 
-/// A ratio of counts for each class.
+/// A metric that is a ratio of counts.
+pub trait Kind: Clone + Debug + Send + 'static {
+    /// The name of the metric.
+    const NAME: &'static str;
+    /// The name of the values of classes.
+    const PER_CLASS: &'static str;
+    /// The default of [`OverlapRule`]'s average over images.
+    const AGGREGATION: Aggregation;
+
+    /// Returns the ratio.
+    fn ratio(counts: Counts) -> f64;
+}
+
+/// The rule of metrics that are a ratio of counts for each class. `K` separates their types.
 #[derive(Clone, Debug)]
-struct Overlap {
+pub struct OverlapRule<K> {
     classes: usize,
     background: bool,
     average: ClassAverage,
     aggregation: Aggregation,
-    accumulator: Accumulator,
+    kind: PhantomData<K>,
 }
 
-macro_rules! overlaps {
-    ($($metric:ident $name:literal $per_class:literal $aggregation:ident $ratio:expr;)*) => {$(
-        impl $metric {
-            #[doc = concat!("Returns the metric `", $name, "` of segmentations into a number of classes.")]
-            pub fn new(classes: usize) -> $metric {
-                $metric(Overlap {
-                    classes,
-                    background: true,
-                    average: ClassAverage::Macro,
-                    aggregation: Aggregation::$aggregation,
-                    accumulator: Accumulator::new(),
-                })
-            }
+impl<K: Kind> Accumulated<OverlapRule<K>> {
+    /// Returns the metric of segmentations into a number of classes.
+    pub fn new(classes: usize) -> Self {
+        let (average, aggregation) = (ClassAverage::Macro, K::AGGREGATION);
+        Self::of(OverlapRule { classes, background: true, average, aggregation, kind: PhantomData })
+    }
 
-            /// Sets the average over classes. Default: [`ClassAverage::Macro`].
-            #[must_use]
-            pub fn average(mut self, average: ClassAverage) -> $metric {
-                self.0.average = average;
-                self
-            }
+    /// Sets the average over classes. Default: [`ClassAverage::Macro`].
+    #[must_use]
+    pub fn average(self, average: ClassAverage) -> Self {
+        self.set(|rule| rule.average = average)
+    }
 
-            #[doc = concat!("Sets the average over images. Default: [`Aggregation::", stringify!($aggregation), "`].")]
-            #[must_use]
-            pub fn aggregation(mut self, aggregation: Aggregation) -> $metric {
-                self.0.aggregation = aggregation;
-                self
-            }
+    /// Sets the average over images. Default: [`Aggregation::PerImage`] of [`Dice`], [`Aggregation::Global`] of
+    /// [`MeanIou`].
+    #[must_use]
+    pub fn aggregation(self, aggregation: Aggregation) -> Self {
+        self.set(|rule| rule.aggregation = aggregation)
+    }
 
-            /// Sets whether class 0, the background, is one of the classes. Default: yes.
-            #[must_use]
-            pub fn background(mut self, background: bool) -> $metric {
-                self.0.background = background;
-                self
-            }
-        }
-
-        impl AccumulatedMetric for $metric {
-            fn name(&self) -> &str {
-                $name
-            }
-
-            fn accumulator(&mut self) -> &mut Accumulator {
-                &mut self.0.accumulator
-            }
-
-            fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
-                self.0.add(observation)
-            }
-
-            fn result(&mut self) -> Result<MetricValues, MetricError> {
-                let (value, per_class) = self.0.values($ratio)?;
-                Ok(MetricValues::scalar($name, value).with($per_class, MetricValue::PerClass(per_class)))
-            }
-        }
-    )*};
+    /// Sets whether class 0, the background, is one of the classes. Default: yes.
+    #[must_use]
+    pub fn background(self, background: bool) -> Self {
+        self.set(|rule| rule.background = background)
+    }
 }
 
-overlaps! {
-    Dice "dice" "dice_per_class" PerImage |counts| 2.0 * counts.both / (counts.predicted + counts.actual);
-    MeanIou "mean_iou" "iou_per_class" Global
-        |counts| counts.both / (counts.predicted + counts.actual - counts.both);
+mod kind {
+    #[derive(Clone, Copy, Debug)]
+    pub struct Dice;
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct MeanIou;
 }
 
-impl Overlap {
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+impl Kind for kind::Dice {
+    const NAME: &'static str = "dice";
+    const PER_CLASS: &'static str = "dice_per_class";
+    const AGGREGATION: Aggregation = Aggregation::PerImage;
+
+    fn ratio(counts: Counts) -> f64 {
+        2.0 * counts.both / (counts.predicted + counts.actual)
+    }
+}
+
+impl Kind for kind::MeanIou {
+    const NAME: &'static str = "mean_iou";
+    const PER_CLASS: &'static str = "iou_per_class";
+    const AGGREGATION: Aggregation = Aggregation::Global;
+
+    fn ratio(counts: Counts) -> f64 {
+        counts.both / (counts.predicted + counts.actual - counts.both)
+    }
+}
+
+impl<K: Kind> MetricRule for OverlapRule<K> {
+    fn name(&self) -> String {
+        K::NAME.to_owned()
+    }
+
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let counts = pixel_counts(observation, self.classes, self.background)?.stacked()?;
         match self.aggregation {
-            Aggregation::PerImage => self.accumulator.append("images", counts),
+            Aggregation::PerImage => sums.append("images", counts),
             Aggregation::Global => {
                 let images = counts.shape()[0];
-                self.accumulator.count("count", images as f64);
-                self.accumulator.sum("total", counts.cast(DType::F64)?.sum_dim(0)?)
+                sums.count("count", images as f64);
+                sums.sum("total", counts.cast(DType::F64)?.sum_dim(0)?)
             }
         }
     }
 
-    /// The main value, and the value of each class.
-    fn values(&mut self, ratio: fn(Counts) -> f64) -> Result<(f64, Vec<f64>), MetricError> {
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
         let classes = self.classes - usize::from(!self.background && self.classes > 0);
         let numbers = match self.aggregation {
-            Aggregation::PerImage => self.accumulator.numbers("images")?,
-            Aggregation::Global => self.accumulator.totals("total")?,
+            Aggregation::PerImage => sums.numbers("images")?,
+            Aggregation::Global => sums.totals("total")?,
         };
         let images: Vec<Vec<Counts>> = numbers.chunks(3 * classes.max(1)).map(counts_of).collect();
-        let value = mean(images.iter().map(|counts| averaged(counts, self.average, ratio)));
-        let per_class = (0..classes).map(|class| mean(images.iter().map(|counts| ratio(counts[class]))));
-        Ok((value, per_class.collect()))
+        let value = mean(images.iter().map(|counts| averaged(counts, self.average, K::ratio)));
+        let per_class = (0..classes).map(|class| mean(images.iter().map(|counts| K::ratio(counts[class]))));
+        Ok(MetricValues::scalar(name, value).with(K::PER_CLASS, MetricValue::PerClass(per_class.collect())))
     }
 }
 
@@ -236,24 +247,24 @@ fn present(values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
 impl GeneralizedDice {
     /// Returns the metric `generalized_dice` of segmentations into a number of classes.
     pub fn new(classes: usize) -> GeneralizedDice {
-        let (weight, accumulator) = (ClassWeight::Square, Accumulator::new());
-        GeneralizedDice { classes, background: true, weight, accumulator }
+        let weight = ClassWeight::Square;
+        GeneralizedDice::of(GeneralizedDiceRule { classes, background: true, weight })
     }
 
     /// Sets the weight of classes. Default: [`ClassWeight::Square`].
     #[must_use]
-    pub fn weight(mut self, weight: ClassWeight) -> GeneralizedDice {
-        self.weight = weight;
-        self
+    pub fn weight(self, weight: ClassWeight) -> GeneralizedDice {
+        self.set(|rule| rule.weight = weight)
     }
 
     /// Sets whether class 0, the background, is one of the classes. Default: yes.
     #[must_use]
-    pub fn background(mut self, background: bool) -> GeneralizedDice {
-        self.background = background;
-        self
+    pub fn background(self, background: bool) -> GeneralizedDice {
+        self.set(|rule| rule.background = background)
     }
+}
 
+impl GeneralizedDiceRule {
     /// The weights `[batch, classes]`.
     fn weights(&self, actual: AnyTensor) -> Result<AnyTensor, kiln_tensor::Error> {
         let weights = match self.weight {
@@ -268,31 +279,27 @@ impl GeneralizedDice {
     }
 }
 
-impl AccumulatedMetric for GeneralizedDice {
-    fn name(&self) -> &str {
-        "generalized_dice"
+impl MetricRule for GeneralizedDiceRule {
+    fn name(&self) -> String {
+        "generalized_dice".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let counts = pixel_counts(observation, self.classes, self.background)?;
         let weights = self.weights(counts.actual.clone())?;
         let shares = counts.both.mul(weights.clone())?.mul_scalar(2.0)?;
         let sizes = counts.predicted.add(counts.actual)?.mul(weights)?;
         let scores = zero_or_ratio(shares.clone().sum_dim(1)?, sizes.clone().sum_dim(1)?)?;
-        self.accumulator.count("images", shares.shape()[0] as f64);
-        self.accumulator.sum("scores", scores.sum()?)?;
-        self.accumulator.sum("class_scores", zero_or_ratio(shares, sizes)?.sum_dim(0)?)
+        sums.count("images", shares.shape()[0] as f64);
+        sums.sum("scores", scores.sum()?)?;
+        sums.sum("class_scores", zero_or_ratio(shares, sizes)?.sum_dim(0)?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let images = self.accumulator.total("images")?;
-        let value = self.accumulator.total("scores")? / images;
-        let classes = self.accumulator.totals("class_scores")?.iter().map(|score| score / images).collect();
-        Ok(MetricValues::scalar("generalized_dice", value)
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        let images = sums.total("images")?;
+        let value = sums.total("scores")? / images;
+        let classes = sums.totals("class_scores")?.iter().map(|score| score / images).collect();
+        Ok(MetricValues::scalar(name, value)
             .with("generalized_dice_per_class", MetricValue::PerClass(classes)))
     }
 }

@@ -4,7 +4,7 @@ use kiln_tensor::AnyTensor;
 
 use super::pairs;
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::Observation;
 
 /// Peak signal-to-noise ratio in decibels: `10 · log10(range² / mse)`, of images whose values span `range`.
@@ -19,11 +19,13 @@ use crate::observation::Observation;
 ///
 /// let metric = Psnr::new(1.0).per_image();
 /// ```
+pub type Psnr = Accumulated<PsnrRule>;
+
+/// The rule of [`Psnr`].
 #[derive(Clone, Debug)]
-pub struct Psnr {
+pub struct PsnrRule {
     range: f64,
     per_image: bool,
-    accumulator: Accumulator,
 }
 
 /// [`Psnr`] under the name that Burn uses.
@@ -37,16 +39,17 @@ impl Psnr {
     #[track_caller]
     pub fn new(range: f64) -> Psnr {
         super::ssim::check_range(range);
-        Psnr { range, per_image: false, accumulator: Accumulator::new() }
+        Psnr::of(PsnrRule { range, per_image: false })
     }
 
     /// Averages the ratios of images, instead of computing the ratio of the mean squared error of all images.
     #[must_use]
-    pub fn per_image(mut self) -> Psnr {
-        self.per_image = true;
-        self
+    pub fn per_image(self) -> Psnr {
+        self.set(|rule| rule.per_image = true)
     }
+}
 
+impl PsnrRule {
     fn ratio(&self, mean_squared_error: f64) -> f64 {
         10.0 * (self.range * self.range / mean_squared_error).log10()
     }
@@ -58,39 +61,31 @@ impl Psnr {
     }
 }
 
-impl AccumulatedMetric for Psnr {
-    fn name(&self) -> &str {
-        "psnr"
+impl MetricRule for PsnrRule {
+    fn name(&self) -> String {
+        "psnr".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (predictions, targets) = pairs(observation)?;
         let elements = predictions.shape().num_elements();
         let images = predictions.shape().first().copied().unwrap_or(1);
         let errors = predictions.sub(targets)?.square()?;
         if self.per_image {
             let each = errors.reshape([images, elements / images.max(1)])?.mean_dim(1)?;
-            self.accumulator.count("images", images as f64);
-            return self.accumulator.sum("ratios", self.ratios(each)?);
+            sums.count("images", images as f64);
+            return sums.sum("ratios", self.ratios(each)?);
         }
-        self.accumulator.count("elements", elements as f64);
-        self.accumulator.sum("squared_error", errors.sum()?)
+        sums.count("elements", elements as f64);
+        sums.sum("squared_error", errors.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
         let value = match self.per_image {
-            true => self.accumulator.total("ratios")? / self.accumulator.total("images")?,
-            false => {
-                let error = self.accumulator.total("squared_error")?;
-                let elements = self.accumulator.total("elements")?;
-                self.ratio(error / elements)
-            }
+            true => sums.ratio("ratios", "images")?,
+            false => self.ratio(sums.ratio("squared_error", "elements")?),
         };
-        Ok(MetricValues::scalar("psnr", value))
+        Ok(MetricValues::scalar(name, value))
     }
 
     fn format(&self, value: f64) -> String {

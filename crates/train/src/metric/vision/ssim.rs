@@ -5,7 +5,7 @@ use kiln_tensor::{AnyTensor, PadMode};
 
 use super::images;
 use crate::error::MetricError;
-use crate::metric::{AccumulatedMetric, Accumulator, MetricValues};
+use crate::metric::{Accumulated, Accumulator, MetricRule, MetricValues};
 use crate::observation::{Observation, PREDICTIONS};
 
 /// Structural similarity of images (Wang et al., "Image quality assessment: from error visibility to structural
@@ -24,10 +24,12 @@ use crate::observation::{Observation, PREDICTIONS};
 ///
 /// let metric = Ssim::new(1.0).window(7, 1.0);
 /// ```
+pub type Ssim = Accumulated<SsimRule>;
+
+/// The rule of [`Ssim`].
 #[derive(Clone, Debug)]
-pub struct Ssim {
+pub struct SsimRule {
     similarity: Similarity,
-    accumulator: Accumulator,
 }
 
 /// Multi-scale structural similarity (Wang et al., "Multi-scale structural similarity for image quality assessment",
@@ -38,11 +40,13 @@ pub struct Ssim {
 /// Inputs: [`PREDICTIONS`](crate::PREDICTIONS) and [`TARGETS`](crate::TARGETS) of one shape
 /// `[batch, channels, height, width]`. With the default window of 11 and five scales, height and width are at least
 /// 176. Values are from 0 to 1. Equivalent to `torchmetrics.image.MultiScaleStructuralSimilarityIndexMeasure`.
+pub type MsSsim = Accumulated<MsSsimRule>;
+
+/// The rule of [`MsSsim`].
 #[derive(Clone, Debug)]
-pub struct MsSsim {
+pub struct MsSsimRule {
     similarity: Similarity,
     weights: Vec<f64>,
-    accumulator: Accumulator,
 }
 
 /// [`Ssim`] under the name that Burn uses.
@@ -54,37 +58,52 @@ pub type MsSsimMetric = MsSsim;
 /// The weights of the scales in the paper, from the finest.
 const WEIGHTS: [f64; 5] = [0.0448, 0.2856, 0.3001, 0.2363, 0.1333];
 
-macro_rules! window_options {
-    ($metric:ident) => {
-        impl $metric {
-            /// Sets the length and the standard deviation of the Gaussian window, in pixels. Default: 11 and 1.5.
-            ///
-            /// # Panics
-            /// When the length is 0 or the standard deviation is not positive.
-            #[must_use]
-            #[track_caller]
-            pub fn window(mut self, length: usize, sigma: f64) -> $metric {
-                assert!(
-                    length > 0 && sigma > 0.0,
-                    "[ssim] the window has length {length} and standard deviation {sigma}\n  \
-                     hint: both must be positive"
-                );
-                (self.similarity.length, self.similarity.sigma) = (length, sigma);
-                self
-            }
-
-            /// Sets the factors of the constants `c1` and `c2`. Default: 0.01 and 0.03.
-            #[must_use]
-            pub fn constants(mut self, k1: f64, k2: f64) -> $metric {
-                (self.similarity.k1, self.similarity.k2) = (k1, k2);
-                self
-            }
-        }
-    };
+/// A rule with the options of structural similarity.
+pub trait WindowRule: MetricRule {
+    /// Returns the options.
+    fn similarity(&mut self) -> &mut Similarity;
 }
 
-window_options!(Ssim);
-window_options!(MsSsim);
+impl WindowRule for SsimRule {
+    fn similarity(&mut self) -> &mut Similarity {
+        &mut self.similarity
+    }
+}
+
+impl WindowRule for MsSsimRule {
+    fn similarity(&mut self) -> &mut Similarity {
+        &mut self.similarity
+    }
+}
+
+impl<R: WindowRule> Accumulated<R> {
+    /// Sets the length and the standard deviation of the Gaussian window, in pixels. Default: 11 and 1.5.
+    ///
+    /// # Panics
+    /// When the length is 0 or the standard deviation is not positive.
+    #[must_use]
+    #[track_caller]
+    pub fn window(self, length: usize, sigma: f64) -> Accumulated<R> {
+        assert!(
+            length > 0 && sigma > 0.0,
+            "[ssim] the window has length {length} and standard deviation {sigma}\n  \
+             hint: both must be positive"
+        );
+        self.set(|rule| {
+            let similarity = rule.similarity();
+            (similarity.length, similarity.sigma) = (length, sigma);
+        })
+    }
+
+    /// Sets the factors of the constants `c1` and `c2`. Default: 0.01 and 0.03.
+    #[must_use]
+    pub fn constants(self, k1: f64, k2: f64) -> Accumulated<R> {
+        self.set(|rule| {
+            let similarity = rule.similarity();
+            (similarity.k1, similarity.k2) = (k1, k2);
+        })
+    }
+}
 
 impl Ssim {
     /// Returns the metric `ssim` of values that span `range`: 1 for values from 0 to 1, 255 for bytes.
@@ -93,7 +112,7 @@ impl Ssim {
     /// When the range is not positive.
     #[track_caller]
     pub fn new(range: f64) -> Ssim {
-        Ssim { similarity: Similarity::new(range), accumulator: Accumulator::new() }
+        Ssim::of(SsimRule { similarity: Similarity::new(range) })
     }
 }
 
@@ -104,8 +123,7 @@ impl MsSsim {
     /// When the range is not positive.
     #[track_caller]
     pub fn new(range: f64) -> MsSsim {
-        let similarity = Similarity::new(range);
-        MsSsim { similarity, weights: WEIGHTS.to_vec(), accumulator: Accumulator::new() }
+        MsSsim::of(MsSsimRule { similarity: Similarity::new(range), weights: WEIGHTS.to_vec() })
     }
 
     /// Sets the weights of the scales, from the finest. Default: the five of the paper.
@@ -114,12 +132,13 @@ impl MsSsim {
     /// When there are none.
     #[must_use]
     #[track_caller]
-    pub fn scale_weights(mut self, weights: &[f64]) -> MsSsim {
+    pub fn scale_weights(self, weights: &[f64]) -> MsSsim {
         assert!(!weights.is_empty(), "[ms-ssim] there are no weights\n  hint: there is one for each scale");
-        self.weights = weights.to_vec();
-        self
+        self.set(|rule| rule.weights = weights.to_vec())
     }
+}
 
+impl MsSsimRule {
     fn of(&self, mut x: AnyTensor, mut y: AnyTensor) -> Result<AnyTensor, MetricError> {
         let mut product: Option<AnyTensor> = None;
         for (scale, &weight) in self.weights.iter().enumerate() {
@@ -139,52 +158,42 @@ impl MsSsim {
     }
 }
 
-impl AccumulatedMetric for Ssim {
-    fn name(&self) -> &str {
-        "ssim"
+impl MetricRule for SsimRule {
+    fn name(&self) -> String {
+        "ssim".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = images(observation)?;
-        self.accumulator.count("images", x.shape()[0] as f64);
-        self.accumulator.sum("similarity", self.similarity.of(x, y)?.similarity.sum()?)
+        sums.count("images", x.shape()[0] as f64);
+        sums.sum("similarity", self.similarity.of(x, y)?.similarity.sum()?)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let value = self.accumulator.total("similarity")? / self.accumulator.total("images")?;
-        Ok(MetricValues::scalar("ssim", value))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("similarity", "images")?))
     }
 }
 
-impl AccumulatedMetric for MsSsim {
-    fn name(&self) -> &str {
-        "ms-ssim"
+impl MetricRule for MsSsimRule {
+    fn name(&self) -> String {
+        "ms-ssim".to_owned()
     }
 
-    fn accumulator(&mut self) -> &mut Accumulator {
-        &mut self.accumulator
-    }
-
-    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+    fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = images(observation)?;
         let similarity = self.of(x.clone(), y)?.sum()?;
-        self.accumulator.count("images", x.shape()[0] as f64);
-        self.accumulator.sum("similarity", similarity)
+        sums.count("images", x.shape()[0] as f64);
+        sums.sum("similarity", similarity)
     }
 
-    fn result(&mut self) -> Result<MetricValues, MetricError> {
-        let value = self.accumulator.total("similarity")? / self.accumulator.total("images")?;
-        Ok(MetricValues::scalar("ms-ssim", value))
+    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+        Ok(MetricValues::scalar(name, sums.ratio("similarity", "images")?))
     }
 }
 
 /// The options of structural similarity.
 #[derive(Clone, Debug)]
-struct Similarity {
+pub struct Similarity {
     range: f64,
     length: usize,
     sigma: f64,
