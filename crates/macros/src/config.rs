@@ -5,11 +5,11 @@ mod options;
 
 use crate::crate_path;
 use crate::module::crate_argument;
-use options::{Body, ConfigOption, Start};
+use options::{Body, ConfigOption, Start, is_named};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Generics, Ident, Result, Type, Visibility};
+use syn::{Attribute, DeriveInput, Generics, Ident, Result, Visibility};
 
 /// The parsed input of the derive.
 pub(crate) struct Input {
@@ -43,12 +43,6 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<TokenStream>> {
     Ok(krate)
 }
 
-/// Whether a type is written as `Option<T>`.
-fn is_option(ty: &Type) -> bool {
-    let Type::Path(path) = ty else { return false };
-    path.path.segments.last().is_some_and(|segment| segment.ident == "Option")
-}
-
 /// Generates `new` and the `with_` methods of a struct.
 fn builder(input: &Input) -> TokenStream {
     let Body::Struct(options) = &input.body else { return TokenStream::new() };
@@ -77,7 +71,7 @@ fn builder(input: &Input) -> TokenStream {
                 quote!(impl ::core::convert::Into<#into>),
                 quote!(<#ty as ::core::convert::From<#into>>::from(::core::convert::Into::into(#ident))),
             ),
-            None if is_option(ty) => {
+            None if is_named(ty, "Option") => {
                 (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
             }
             None => (quote!(#ty), quote!(#ident)),
