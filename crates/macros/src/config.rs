@@ -81,6 +81,7 @@ fn builder(input: &Input) -> TokenStream {
             #[doc = ""]
             #(#docs)*
             #[must_use]
+            #[inline]
             #visibility fn #setter(mut self, #ident: #argument) -> Self {
                 self.#ident = #value;
                 self
@@ -92,6 +93,7 @@ fn builder(input: &Input) -> TokenStream {
         #[allow(dead_code, clippy::new_without_default)]
         impl #generics #name #arguments #clause {
             /// Returns a configuration with the required values and the defaults of all others.
+            #[inline]
             #visibility fn new(#(#parameters),*) -> Self {
                 #name { #(#values),* }
             }
