@@ -6,11 +6,11 @@ mod range;
 
 use crate::crate_path;
 use crate::module::crate_argument;
-use options::{Body, ConfigOption, Start};
+use options::{Body, ConfigOption, Start, is_named};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Generics, Ident, Result, Type, Visibility};
+use syn::{Attribute, DeriveInput, Generics, Ident, Result, Visibility};
 
 /// The parsed input of the derive.
 pub(crate) struct Input {
@@ -44,12 +44,6 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<TokenStream>> {
     Ok(krate)
 }
 
-/// Whether a type is written as `Option<T>`.
-fn is_option(ty: &Type) -> bool {
-    let Type::Path(path) = ty else { return false };
-    path.path.segments.last().is_some_and(|segment| segment.ident == "Option")
-}
-
 /// Generates `new` and the `with_` methods of a struct.
 fn builder(input: &Input) -> TokenStream {
     let Body::Struct(options) = &input.body else { return TokenStream::new() };
@@ -79,7 +73,7 @@ fn builder(input: &Input) -> TokenStream {
                 quote!(impl ::core::convert::Into<#into>),
                 quote!(<#ty as ::core::convert::From<#into>>::from(::core::convert::Into::into(#ident))),
             ),
-            None if is_option(ty) => {
+            None if is_named(ty, "Option") => {
                 (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
             }
             None => (quote!(#ty), quote!(#ident)),
@@ -90,6 +84,7 @@ fn builder(input: &Input) -> TokenStream {
             #(#docs)*
             #(#[doc = ""] #[doc = #range])*
             #[must_use]
+            #[inline]
             #visibility fn #setter(mut self, #ident: #argument) -> Self {
                 self.#ident = #value;
                 self
@@ -106,6 +101,7 @@ fn builder(input: &Input) -> TokenStream {
         impl #generics #name #arguments #clause {
             /// Returns a configuration with the required values and the defaults of all others.
             #(#[doc = #ranges])*
+            #[inline]
             #visibility fn new(#(#parameters),*) -> Self {
                 #name { #(#values),* }
             }

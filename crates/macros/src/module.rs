@@ -21,7 +21,7 @@ pub(crate) fn derive(input: DeriveInput) -> Result<TokenStream> {
     Ok(quote!(#module #backend #on #display))
 }
 
-/// Generates `impl Module`: the traversal.
+/// Generates `impl Module`: the traversal. A function that is `#[inline]` is compiled only in crates that use it.
 fn module(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, bounds) = parameters.for_module(krate);
@@ -31,7 +31,9 @@ fn module(input: &Input, parameters: &Parameters) -> TokenStream {
         #[automatically_derived]
         #[allow(unused_variables)]
         impl #generics #krate::Module for #name #arguments #bounds {
+            #[inline]
             fn visit(&self, path: &mut #krate::Path, visitor: &mut dyn #krate::Visitor) { #visit }
+            #[inline]
             fn visit_mut(&mut self, path: &mut #krate::Path, visitor: &mut dyn #krate::VisitorMut) { #visit_mut }
         }
     }
@@ -75,6 +77,7 @@ fn display(input: &Input, parameters: &Parameters) -> TokenStream {
     quote! {
         #[automatically_derived]
         impl #generics ::core::fmt::Display for #name #arguments #bounds {
+            #[inline]
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 #krate::module::display(self, f)
             }
@@ -137,9 +140,17 @@ fn entered(name: &str, body: TokenStream) -> TokenStream {
 }
 
 fn visit_field(input: &Input, field: &Field, access: &TokenStream, kind: Traversal) -> TokenStream {
-    let name = &field.name;
+    let (krate, name) = (&input.krate, &field.name);
     let body = visit_call(input, field, access, kind);
-    if body.is_empty() { body } else { quote!(path.within(#name, |path| #body);) }
+    if body.is_empty() {
+        return body;
+    }
+    // No `Path::within`: a closure for each field would take longer to compile.
+    quote! {
+        #krate::module::derived::enter(path, #name);
+        #body;
+        #krate::module::derived::leave(path);
+    }
 }
 
 fn visit_call(input: &Input, field: &Field, access: &TokenStream, kind: Traversal) -> TokenStream {
@@ -187,10 +198,15 @@ fn rebuilt(input: &Input, parameters: &Parameters) -> TokenStream {
 
 /// Generates a field of the module on another backend, at its own path.
 fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, parameters: &Parameters) -> TokenStream {
-    let name = &field.name;
+    let (krate, name) = (&input.krate, &field.name);
     let value = rebuilt_at(input, field, access, parameters);
     match field.role {
-        Role::Module => quote!(path.within(#name, |path| #value)),
+        Role::Module => quote!({
+            #krate::module::derived::enter(path, #name);
+            let value = #value;
+            #krate::module::derived::leave(path);
+            value
+        }),
         Role::Skip | Role::Attribute | Role::Marker => value,
     }
 }

@@ -145,6 +145,6 @@ pub use module::{
 };
 pub use recurrent::{
     BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,
-    GruOptions, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmOptions, LstmState, RecurrentLayers,
-    RecurrentWeights, Rnn, RnnCell, RnnCellConfig, RnnConfig,
+    GruOptions, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmOptions, LstmState, Recurrent, RecurrentCell,
+    RecurrentLayers, RecurrentWeights, Rnn, RnnCell, RnnCellConfig, RnnConfig, RnnOptions,
 };

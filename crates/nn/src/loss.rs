@@ -33,11 +33,14 @@
 //!
 //! **Errors** of shapes and settings are panics that name the loss, the shapes and the remedy.
 
-/// Implements `forward`, with a reduction, and `forward_no_reduction` of a loss of two tensors of equal shape.
-macro_rules! pairwise {
-    ($loss:ident: $function:path, $method:ident($($setting:ident),*); $panics:literal) => {
+/// Implements `forward`, with a reduction, and `forward_no_reduction` of a loss of tensors of equal shape.
+macro_rules! elementwise {
+    (
+        $loss:ident($first:ident, $($operand:ident),*):
+        $function:path, $method:ident($($setting:ident),*); $shapes:literal, $panics:literal
+    ) => {
         impl $loss {
-            /// Computes the loss of two tensors of equal shape, `[..]`. The output has shape `[1]`, or with
+            #[doc = concat!("Computes the loss of ", $shapes, ". The output has shape `[1]`, or with")]
             /// [`Reduction::None`] `[elements]`, in row-major order.
             ///
             /// # Panics
@@ -45,24 +48,68 @@ macro_rules! pairwise {
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(
                 &self,
-                predictions: Tensor<B, D>,
-                targets: Tensor<B, D>,
+                $first: Tensor<B, D>,
+                $($operand: Tensor<B, D>,)*
                 reduction: Reduction,
             ) -> Tensor<B, 1> {
-                $function(predictions, targets, $(self.$setting,)* reduction)
+                $function($first, $($operand,)* $(self.$setting,)* reduction)
             }
 
-            /// Computes the loss of each element of two tensors of equal shape. The output has the same shape.
+            #[doc = concat!("Computes the loss of each element of ", $shapes, ". The output has the same shape.")]
             ///
             /// # Panics
             #[doc = $panics]
             #[track_caller]
             pub fn forward_no_reduction<B: Backend, const D: usize>(
                 &self,
-                predictions: Tensor<B, D>,
-                targets: Tensor<B, D>,
+                $first: Tensor<B, D>,
+                $($operand: Tensor<B, D>,)*
             ) -> Tensor<B, D> {
-                predictions.map(|any| any.$method(targets.into_any(), $(self.$setting,)* Reduction::None))
+                $first.map(|any| any.$method($($operand.into_any(),)* $(self.$setting,)* Reduction::None))
+            }
+        }
+    };
+    ($loss:ident: $function:path, $method:ident($($setting:ident),*); $panics:literal) => {
+        elementwise!(
+            $loss(predictions, targets): $function, $method($($setting),*);
+            "two tensors of equal shape, `[..]`", $panics
+        );
+    };
+}
+
+/// Implements `forward`, with a reduction, and `forward_no_reduction` of a loss with one number per example.
+macro_rules! per_example {
+    (
+        $loss:ident $(<const $d:ident>)? ($first:ident, $second:ident: $rank:tt):
+        $function:path, ($($setting:ident),*); $shapes:literal, $panics:literal
+    ) => {
+        impl $loss {
+            #[doc = concat!("Computes the loss of ", $shapes, ". The output has shape `[1]`, or with")]
+            /// [`Reduction::None`] `[batch]`.
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn forward<B: Backend $(, const $d: usize)?>(
+                &self,
+                $first: Tensor<B, $rank>,
+                $second: Tensor<B, $rank>,
+                reduction: Reduction,
+            ) -> Tensor<B, 1> {
+                $function($first, $second, $(self.$setting,)* reduction)
+            }
+
+            /// Computes the loss of each example, `[batch]`.
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn forward_no_reduction<B: Backend $(, const $d: usize)?>(
+                &self,
+                $first: Tensor<B, $rank>,
+                $second: Tensor<B, $rank>,
+            ) -> Tensor<B, 1> {
+                self.forward($first, $second, Reduction::None)
             }
         }
     };

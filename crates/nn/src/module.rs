@@ -12,6 +12,7 @@ mod mode;
 mod parameter;
 mod path;
 mod pattern;
+pub(crate) mod plain;
 mod summary;
 mod table;
 mod typed;
@@ -59,8 +60,8 @@ pub trait Module: Debug + Send {
     /// unchanged when the call returns.
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut);
 
-    /// Returns all parameters with their dotted names, in traversal order. [`Visitor::parameter`] defines their values. A
-    /// [tied](Param#tied-parameters) parameter has the name of its first place.
+    /// Returns all parameters with their dotted names, in traversal order. [`Visitor::parameter`] defines their values.
+    /// A [tied](Param#tied-parameters) parameter has the name of its first place.
     fn named_parameters(&self) -> Vec<(String, Parameter)>
     where
         Self: Sized,
@@ -68,8 +69,8 @@ pub trait Module: Debug + Send {
         visitors::collect(self)
     }
 
-    /// Returns the number of elements in all parameters, without buffers. [Tied](Param#tied-parameters) parameters count
-    /// once.
+    /// Returns the number of elements in all parameters, without buffers. [Tied](Param#tied-parameters) parameters
+    /// count once.
     fn num_parameters(&self) -> usize
     where
         Self: Sized,
@@ -93,8 +94,8 @@ pub trait Module: Debug + Send {
         visitors::count(self, Parameter::is_trainable)
     }
 
-    /// Replaces every parameter by a function of its dotted name and itself; see [`VisitorMut::parameter`]. The function
-    /// is called once for a [tied](Param#tied-parameters) parameter, with the name of its first place.
+    /// Replaces every parameter by a function of its dotted name and itself; see [`VisitorMut::parameter`]. The
+    /// function is called once for a [tied](Param#tied-parameters) parameter, with the name of its first place.
     fn map_parameters(&mut self, mut f: impl FnMut(&Path, Parameter) -> Parameter)
     where
         Self: Sized,
@@ -229,8 +230,8 @@ pub trait Module: Debug + Send {
         self
     }
 
-    /// Moves all parameters to a device: the same as [`to_device`](Module::to_device), under Burn's name for a module with
-    /// leaves of its own.
+    /// Moves all parameters to a device: the same as [`to_device`](Module::to_device), under Burn's name for a module
+    /// with leaves of its own.
     ///
     /// # Panics
     /// As [`to_device`](Module::to_device).

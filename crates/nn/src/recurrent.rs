@@ -1,9 +1,12 @@
 //! Recurrent networks with PyTorch's parameters.
 //!
-//! `unit.rs` defines one step of each kind. `run.rs` computes layers and directions: the input product of all steps is
-//! one matmul before the steps. `scan.rs` iterates over the steps.
+//! `rnn.rs`, `gru.rs` and `lstm.rs` define one step of each kind, as a `Unit`. `layers.rs` and `cell.rs` are the modules of
+//! any unit. `run.rs` computes layers and directions: the input product of all steps is one matmul before the steps.
+//! `scan.rs` iterates over the steps.
 
+mod cell;
 mod gru;
+mod layers;
 mod lengths;
 mod lstm;
 mod options;
@@ -13,10 +16,10 @@ mod scan;
 mod unit;
 mod weights;
 
-pub use gru::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
+pub use cell::RecurrentCell;
+pub use gru::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig, GruOptions};
+pub use layers::Recurrent;
 pub use lengths::{SequenceLengths, pad_sequence, unpad_sequence};
-pub use lstm::{BiLstm, BiLstmConfig, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmState};
-pub use options::{GruOptions, LstmOptions};
-pub use rnn::{BiRnn, BiRnnConfig, Rnn, RnnCell, RnnCellConfig, RnnConfig};
-pub use unit::Nonlinearity;
+pub use lstm::{BiLstm, BiLstmConfig, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmOptions, LstmState};
+pub use rnn::{BiRnn, BiRnnConfig, Nonlinearity, Rnn, RnnCell, RnnCellConfig, RnnConfig, RnnOptions};
 pub use weights::{RecurrentLayers, RecurrentWeights};

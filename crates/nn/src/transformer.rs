@@ -17,6 +17,7 @@ mod decoder_block;
 mod decoder_layer;
 mod encoder;
 mod feed_forward;
+mod settings;
 #[allow(clippy::module_inception, reason = "the module of the type with this name")]
 mod transformer;
 

@@ -59,6 +59,8 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
 
         #[automatically_derived]
         impl #generics ::core::fmt::Display for #name #arguments #both {
+            // Compiled only in crates that use it: it serializes every field.
+            #[inline]
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 #krate::config::display(self, f)
             }

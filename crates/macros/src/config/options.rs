@@ -148,7 +148,10 @@ fn default(input: syn::parse::ParseStream<'_>, ty: &Type) -> Result<TokenStream>
     }
 }
 
-/// Whether the last segment of a type's path has this name.
-fn is_named(ty: &Type, name: &str) -> bool {
+/// Whether the last segment of a type's path has this name. A type that a declarative macro passes is a group.
+pub(crate) fn is_named(ty: &Type, name: &str) -> bool {
+    if let Type::Group(group) = ty {
+        return is_named(&group.elem, name);
+    }
     matches!(ty, Type::Path(ty) if ty.path.segments.last().is_some_and(|segment| segment.ident == name))
 }

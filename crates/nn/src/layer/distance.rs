@@ -1,32 +1,16 @@
 //! Similarities and distances of vectors.
 
-use crate::{Config, ForwardModule, Module};
+use crate::ForwardModule;
+use crate::module::plain::plain_module;
 use kiln_tensor::{Axis, Backend, Tensor, linalg};
 
-/// Settings of a [`CosineSimilarity`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct CosineSimilarityConfig {
-    /// The dimension of the vectors; negative numbers count from the end. Default: 1.
-    #[config(default = 1)]
-    pub dim: isize,
-    /// The least norm, against division by zero. Default: 1e-8.
-    #[config(default = 1e-8)]
-    pub eps: f64,
-}
-
-/// Cosine similarity: `a · b / (max(‖a‖, ε) max(‖b‖, ε))` along one dimension.
-#[derive(Module, Clone, Debug)]
-pub struct CosineSimilarity {
-    /// The dimension of the vectors; negative numbers count from the end.
-    pub dim: isize,
-    /// The least norm.
-    pub eps: f64,
-}
-
-impl CosineSimilarityConfig {
-    /// Returns the layer.
-    pub fn init(&self) -> CosineSimilarity {
-        CosineSimilarity { dim: self.dim, eps: self.eps }
+plain_module! {
+    /// Cosine similarity: `a · b / (max(‖a‖, ε) max(‖b‖, ε))` along one dimension.
+    CosineSimilarity CosineSimilarityConfig {
+        /// The dimension of the vectors; negative numbers count from the end. Default: 1.
+        dim: isize = 1,
+        /// The least norm, against division by zero. Default: 1e-8.
+        eps: f64 = 1e-8,
     }
 }
 
@@ -62,30 +46,13 @@ impl<B: Backend> ForwardModule<(Tensor<B, 2>, Tensor<B, 2>)> for CosineSimilarit
     }
 }
 
-/// Settings of a [`PairwiseDistance`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct PairwiseDistanceConfig {
-    /// The `p` of the norm, `(Σ |x|^p)^(1/p)`. Default: 2.
-    #[config(default = 2.0)]
-    pub p: f64,
-    /// Added to each difference, against the gradient's singularity at 0. Default: 1e-6.
-    #[config(default = 1e-6)]
-    pub eps: f64,
-}
-
-/// Distance of corresponding vectors: the p-norm of `a - b + ε` along the last dimension.
-#[derive(Module, Clone, Debug)]
-pub struct PairwiseDistance {
-    /// The `p` of the norm.
-    pub p: f64,
-    /// Added to each difference.
-    pub eps: f64,
-}
-
-impl PairwiseDistanceConfig {
-    /// Returns the layer.
-    pub fn init(&self) -> PairwiseDistance {
-        PairwiseDistance { p: self.p, eps: self.eps }
+plain_module! {
+    /// Distance of corresponding vectors: the p-norm of `a - b + ε` along the last dimension.
+    PairwiseDistance PairwiseDistanceConfig {
+        /// The `p` of the norm, `(Σ |x|^p)^(1/p)`. Default: 2.
+        p: f64 = 2.0,
+        /// Added to each difference, against the gradient's singularity at 0. Default: 1e-6.
+        eps: f64 = 1e-6,
     }
 }
 

@@ -16,7 +16,8 @@ pub use last_axis::{LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig};
 pub use local_response::{CrossMapLRN2d, LocalResponseNorm, LocalResponseNormConfig};
 pub use sync::{SyncBatchNorm, SyncBatchNormConfig, SyncGroup};
 
-use crate::Param;
+use crate::{Initializer, Param, RunningState};
+use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{AnyTensor, Backend, Tensor};
 
 /// Panics unless `x` is `[batch, channels, ..]` with the given number of channels.
@@ -32,4 +33,27 @@ fn check_channels<B: Backend, const D: usize>(op: &str, x: &Tensor<B, D>, channe
 /// The value of an optional parameter.
 fn value<B: Backend>(parameter: &Option<Param<Tensor<B, 1>>>) -> Option<AnyTensor> {
     parameter.as_ref().map(|parameter| parameter.val().into_any())
+}
+
+/// Scale and shift of each channel: ones and zeros, if present.
+fn affine<B: Backend>(
+    present: bool,
+    channels: usize,
+    device: &B::Device,
+) -> [Option<Param<Tensor<B, 1>>>; 2] {
+    [Initializer::Ones, Initializer::Zeros]
+        .map(|initializer| present.then(|| initializer.init([channels], device)))
+}
+
+/// Normalises with running statistics.
+#[track_caller]
+fn normalized_by<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    [mean, variance]: [&RunningState<Tensor<B, 1>>; 2],
+    [weight, bias]: [Option<AnyTensor>; 2],
+    epsilon: f64,
+) -> Tensor<B, D> {
+    let running = (mean.value().into_any(), variance.value().into_any());
+    let options = BatchNormOptions { epsilon, ..BatchNormOptions::default() };
+    x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0))
 }

@@ -1,58 +1,27 @@
 //! Windows of images as columns, and back.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::module::{self, ConvOptions};
 use kiln_tensor::{Backend, Tensor};
 
-/// Settings of an [`Unfold4d`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct Unfold4dConfig {
-    /// Window size.
-    pub kernel_size: [usize; 2],
-    /// Stride. Default: 1.
-    #[config(default = [1; 2])]
-    pub stride: [usize; 2],
-    /// Dilation: distance between window elements. Default: 1.
-    #[config(default = [1; 2])]
-    pub dilation: [usize; 2],
-    /// Zero padding at both ends of each dimension. Default: 0.
-    #[config(default = [0; 2])]
-    pub padding: [usize; 2],
-}
-
-/// Extracts the windows of an image as columns (im2col), as `torch.nn.Unfold`.
-#[doc(alias = "im2col")]
-#[derive(Module, Clone, Debug)]
-pub struct Unfold4d {
-    /// Window size.
-    #[module(attribute)]
-    pub kernel_size: [usize; 2],
-    /// Stride.
-    #[module(attribute)]
-    pub stride: [usize; 2],
-    /// Dilation: distance between window elements.
-    #[module(attribute)]
-    pub dilation: [usize; 2],
-    /// Zero padding at both ends of each dimension.
-    #[module(attribute)]
-    pub padding: [usize; 2],
+plain_module! {
+    /// Extracts the windows of an image as columns (im2col), as `torch.nn.Unfold`.
+    #[doc(alias = "im2col")]
+    Unfold4d Unfold4dConfig {
+        /// Window size.
+        kernel_size: [usize; 2],
+        /// Stride. Default: 1.
+        stride: [usize; 2] = [1; 2],
+        /// Dilation: distance between window elements. Default: 1.
+        dilation: [usize; 2] = [1; 2],
+        /// Zero padding at both ends of each dimension. Default: 0.
+        padding: [usize; 2] = [0; 2],
+    }
 }
 
 /// PyTorch's name of [`Unfold4d`].
 pub type Unfold = Unfold4d;
-
-impl Unfold4dConfig {
-    /// Returns the layer.
-    pub fn init(&self) -> Unfold4d {
-        Unfold4d {
-            kernel_size: self.kernel_size,
-            stride: self.stride,
-            dilation: self.dilation,
-            padding: self.padding,
-        }
-    }
-}
 
 impl Unfold4d {
     /// Extracts the windows of `[batch, channels, height, width]`. The output is
@@ -67,73 +36,38 @@ impl Unfold4d {
     }
 }
 
-/// Settings of a [`Fold4d`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct Fold4dConfig {
-    /// Height and width of the output.
-    pub output_size: [usize; 2],
-    /// Window size.
-    pub kernel_size: [usize; 2],
-    /// Stride. Default: 1.
-    #[config(default = [1; 2])]
-    pub stride: [usize; 2],
-    /// Dilation: distance between window elements. Default: 1.
-    #[config(default = [1; 2])]
-    pub dilation: [usize; 2],
-    /// Zero padding of the output, which is removed, at both ends of each dimension. Default: 0.
-    #[config(default = [0; 2])]
-    pub padding: [usize; 2],
-}
-
-/// Sums columns at the positions of their windows (col2im), as `torch.nn.Fold`: the transpose of [`Unfold4d`].
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::{Fold4dConfig, Unfold4dConfig};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 4>::ones([1, 1, 3, 3], &Default::default());
-/// let columns = Unfold4dConfig::new([2, 2]).init().forward(x);
-/// assert_eq!(columns.dims(), [1, 4, 4]);
-/// // Each element is multiplied by the number of windows that contain it.
-/// let y = Fold4dConfig::new([3, 3], [2, 2]).init().forward(columns);
-/// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0]);
-/// ```
-#[doc(alias = "col2im")]
-#[derive(Module, Clone, Debug)]
-pub struct Fold4d {
-    /// Height and width of the output.
-    #[module(attribute)]
-    pub output_size: [usize; 2],
-    /// Window size.
-    #[module(attribute)]
-    pub kernel_size: [usize; 2],
-    /// Stride.
-    #[module(attribute)]
-    pub stride: [usize; 2],
-    /// Dilation: distance between window elements.
-    #[module(attribute)]
-    pub dilation: [usize; 2],
-    /// Zero padding of the output, which is removed, at both ends of each dimension.
-    #[module(attribute)]
-    pub padding: [usize; 2],
+plain_module! {
+    /// Sums columns at the positions of their windows (col2im), as `torch.nn.Fold`: the transpose of [`Unfold4d`].
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{Fold4dConfig, Unfold4dConfig};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 4>::ones([1, 1, 3, 3], &Default::default());
+    /// let columns = Unfold4dConfig::new([2, 2]).init().forward(x);
+    /// assert_eq!(columns.dims(), [1, 4, 4]);
+    /// // Each element is multiplied by the number of windows that contain it.
+    /// let y = Fold4dConfig::new([3, 3], [2, 2]).init().forward(columns);
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0]);
+    /// ```
+    #[doc(alias = "col2im")]
+    Fold4d Fold4dConfig {
+        /// Height and width of the output.
+        output_size: [usize; 2],
+        /// Window size.
+        kernel_size: [usize; 2],
+        /// Stride. Default: 1.
+        stride: [usize; 2] = [1; 2],
+        /// Dilation: distance between window elements. Default: 1.
+        dilation: [usize; 2] = [1; 2],
+        /// Zero padding of the output, which is removed, at both ends of each dimension. Default: 0.
+        padding: [usize; 2] = [0; 2],
+    }
 }
 
 /// PyTorch's name of [`Fold4d`].
 pub type Fold = Fold4d;
-
-impl Fold4dConfig {
-    /// Returns the layer.
-    pub fn init(&self) -> Fold4d {
-        Fold4d {
-            output_size: self.output_size,
-            kernel_size: self.kernel_size,
-            stride: self.stride,
-            dilation: self.dilation,
-            padding: self.padding,
-        }
-    }
-}
 
 impl Fold4d {
     /// Sums columns `[batch, channels product(kernel_size), windows]`. The output is

@@ -252,7 +252,7 @@ impl Default for FocalLoss {
     }
 }
 
-pairwise!(
+elementwise!(
     FocalLoss: loss::sigmoid_focal, sigmoid_focal_loss(alpha, gamma);
     "When shapes or dtypes differ, or `gamma` is negative."
 );
@@ -280,7 +280,7 @@ impl SoftMarginLoss {
     }
 }
 
-pairwise!(SoftMarginLoss: loss::soft_margin, soft_margin_loss(); "When shapes or dtypes differ.");
+elementwise!(SoftMarginLoss: loss::soft_margin, soft_margin_loss(); "When shapes or dtypes differ.");
 
 /// Settings of a [`MultiLabelSoftMarginLoss`].
 #[derive(Config, Clone, Debug, PartialEq)]

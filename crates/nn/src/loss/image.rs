@@ -1,77 +1,36 @@
 //! Losses of images: overlap of segmentations, and style.
 
 use super::Reduction;
-use crate::{Config, Module};
+use crate::Module;
+use crate::module::plain::{default_modules, plain_module};
 use kiln_tensor::{Backend, Tensor, loss};
 
-/// Settings of a [`DiceLoss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq)]
-pub struct DiceLossConfig {
-    /// Added to numerator and denominator, so that two empty sets overlap. Default: 1.
-    #[config(default = 1.0)]
-    pub smooth: f64,
-}
-
-/// Dice loss of predicted probabilities `x` and targets `t` ([Milletari et al.
-/// 2016](https://arxiv.org/abs/1606.04797)): `1 - (2 Σ x t + smooth) / (Σ x + Σ t + smooth)`. The sums are over all
-/// dims but the first: one loss per example.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{DiceLoss, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let mask = Tensor::<Flex, 3>::from([[[1.0, 0.0], [0.0, 1.0]]]);
-/// assert_eq!(DiceLoss::default().forward(mask.clone(), mask, Reduction::Mean).item::<f32>(), 0.0);
-/// ```
-#[derive(Module, Clone, Copy, Debug)]
-pub struct DiceLoss {
-    /// Added to numerator and denominator.
-    pub smooth: f64,
-}
-
-impl DiceLossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> DiceLoss {
-        DiceLoss { smooth: self.smooth }
-    }
-}
-
-impl Default for DiceLoss {
-    fn default() -> DiceLoss {
-        DiceLossConfig::new().init()
-    }
-}
-
-impl DiceLoss {
-    /// Computes the loss of probabilities and targets of equal shape `[batch, ..]`. The output has shape `[1]`, or with
-    /// [`Reduction::None`] `[batch]`.
+plain_module! {
+    /// Dice loss of predicted probabilities `x` and targets `t` ([Milletari et al.
+    /// 2016](https://arxiv.org/abs/1606.04797)): `1 - (2 Σ x t + smooth) / (Σ x + Σ t + smooth)`. The sums are over all
+    /// dims but the first: one loss per example.
     ///
-    /// # Panics
-    /// When shapes or dtypes differ.
-    #[track_caller]
-    pub fn forward<B: Backend, const D: usize>(
-        &self,
-        predictions: Tensor<B, D>,
-        targets: Tensor<B, D>,
-        reduction: Reduction,
-    ) -> Tensor<B, 1> {
-        loss::dice(predictions, targets, self.smooth, reduction)
-    }
-
-    /// Computes the loss of each example, `[batch]`.
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{DiceLoss, Reduction};
+    /// use kiln_tensor::Tensor;
     ///
-    /// # Panics
-    /// When shapes or dtypes differ.
-    #[track_caller]
-    pub fn forward_no_reduction<B: Backend, const D: usize>(
-        &self,
-        predictions: Tensor<B, D>,
-        targets: Tensor<B, D>,
-    ) -> Tensor<B, 1> {
-        self.forward(predictions, targets, Reduction::None)
+    /// let mask = Tensor::<Flex, 3>::from([[[1.0, 0.0], [0.0, 1.0]]]);
+    /// assert_eq!(DiceLoss::default().forward(mask.clone(), mask, Reduction::Mean).item::<f32>(), 0.0);
+    /// ```
+    #[derive(Copy)]
+    DiceLoss
+    #[derive(Copy)]
+    DiceLossConfig {
+        /// Added to numerator and denominator, so that two empty sets overlap. Default: 1.
+        smooth: f64 = 1.0,
     }
 }
+
+per_example!(
+    DiceLoss<const D>(predictions, targets: D): loss::dice, (smooth);
+    "probabilities and targets of equal shape `[batch, ..]`", "When shapes or dtypes differ."
+);
 
 /// Style loss of feature maps ([Gatys et al. 2015](https://arxiv.org/abs/1508.06576)): the squared difference of their
 /// Gram matrices `G = F Fᵀ`, `Σ (G - G')² / (4 channels² (height width)²)` for each example.
@@ -98,32 +57,13 @@ impl GramMatrixLoss {
     pub fn new() -> GramMatrixLoss {
         GramMatrixLoss
     }
+}
 
-    /// Computes the loss of features `[batch, channels, height, width]`. The output has shape `[1]`, or with
-    /// [`Reduction::None`] `[batch]`.
-    ///
-    /// # Panics
-    /// When shapes or dtypes differ.
-    #[track_caller]
-    pub fn forward<B: Backend>(
-        &self,
-        features: Tensor<B, 4>,
-        targets: Tensor<B, 4>,
-        reduction: Reduction,
-    ) -> Tensor<B, 1> {
-        loss::gram_matrix_loss(features, targets, reduction)
-    }
+per_example!(
+    GramMatrixLoss(features, targets: 4): loss::gram_matrix_loss, ();
+    "features `[batch, channels, height, width]`", "When shapes or dtypes differ."
+);
 
-    /// Computes the loss of each example, `[batch]`.
-    ///
-    /// # Panics
-    /// When shapes or dtypes differ.
-    #[track_caller]
-    pub fn forward_no_reduction<B: Backend>(
-        &self,
-        features: Tensor<B, 4>,
-        targets: Tensor<B, 4>,
-    ) -> Tensor<B, 1> {
-        self.forward(features, targets, Reduction::None)
-    }
+default_modules! {
+    DiceLoss DiceLossConfig;
 }

@@ -1,7 +1,8 @@
 //! Losses of regression: powers of the difference, and their robust forms.
 
 use super::Reduction;
-use crate::{Config, Module};
+use crate::Module;
+use crate::module::plain::{default_modules, plain_module};
 use kiln_tensor::{Backend, Tensor, loss};
 
 /// Squared error loss: `(prediction - target)²`.
@@ -26,7 +27,7 @@ impl MseLoss {
     }
 }
 
-pairwise!(MseLoss: loss::mse, mse_loss(); "When shapes or dtypes differ: a target that broadcasts is an error.");
+elementwise!(MseLoss: loss::mse, mse_loss(); "When shapes or dtypes differ: a target that broadcasts is an error.");
 
 /// Absolute error loss: `|prediction - target|`. The gradient is 0 where both are equal.
 ///
@@ -50,39 +51,31 @@ impl L1Loss {
     }
 }
 
-pairwise!(L1Loss: loss::l1, l1_loss(); "When shapes or dtypes differ.");
+elementwise!(L1Loss: loss::l1, l1_loss(); "When shapes or dtypes differ.");
 
-/// Settings of an [`LpLoss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq)]
-pub struct LpLossConfig {
-    /// The power of the absolute error. Positive and finite.
-    pub p: f64,
-}
-
-/// Power loss: `|prediction - target|^p`. No root is taken: with a mean it is the mean absolute error for `p` 1, and
-/// the mean squared error for `p` 2. The gradient is 0 where both are equal.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{LpLossConfig, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 1>::from([1.0, -2.0]);
-/// let loss = LpLossConfig::new(3.0).init();
-/// assert_eq!(loss.forward(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 9.0);
-/// ```
-#[derive(Module, Clone, Copy, Debug)]
-pub struct LpLoss {
-    /// The power of the absolute error.
-    pub p: f64,
+plain_module! {
+    /// Power loss: `|prediction - target|^p`. No root is taken: with a mean it is the mean absolute error for `p` 1,
+    /// and the mean squared error for `p` 2. The gradient is 0 where both are equal.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{LpLossConfig, Reduction};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 1>::from([1.0, -2.0]);
+    /// let loss = LpLossConfig::new(3.0).init();
+    /// assert_eq!(loss.forward(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 9.0);
+    /// ```
+    #[derive(Copy)]
+    LpLoss
+    #[derive(Copy)]
+    LpLossConfig {
+        /// The power of the absolute error. Positive and finite.
+        p: f64,
+    }
 }
 
 impl LpLossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> LpLoss {
-        LpLoss { p: self.p }
-    }
-
     /// Returns the loss with `p` 1, the absolute error.
     pub fn l1() -> LpLoss {
         LpLoss { p: 1.0 }
@@ -94,7 +87,7 @@ impl LpLossConfig {
     }
 }
 
-pairwise!(LpLoss: loss::lp, lp_loss(p); "When shapes or dtypes differ, or `p` is not positive and finite.");
+elementwise!(LpLoss: loss::lp, lp_loss(p); "When shapes or dtypes differ, or `p` is not positive and finite.");
 
 impl LpLoss {
     /// Computes the mean of the losses over some dims, which are kept with length 1: `[batch, 1, 1, 1]` for images
@@ -113,45 +106,28 @@ impl LpLoss {
     }
 }
 
-/// Settings of a [`SmoothL1Loss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq)]
-pub struct SmoothL1LossConfig {
-    /// The difference at which the loss becomes linear; at least 0. Default: 1.
-    #[config(default = 1.0)]
-    pub beta: f64,
-}
-
-/// Smooth L1 loss: with `d = |prediction - target|`, `d² / (2 beta)` below `beta` and `d - beta / 2` above. With `beta`
-/// 0 it is [`L1Loss`] (Burn requires a positive `beta`). It is [`HuberLoss`] divided by `beta`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{Reduction, SmoothL1LossConfig};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 1>::from([0.5, 3.0]);
-/// let loss = SmoothL1LossConfig::new().init();
-/// assert_eq!(loss.forward(x.clone(), x.zeros_like()).to_vec::<f32>(), [0.125, 2.5]);
-/// assert_eq!(loss.forward_with_reduction(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 2.625);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.SmoothL1Loss.html)
-#[derive(Module, Clone, Copy, Debug)]
-pub struct SmoothL1Loss {
-    /// The difference at which the loss becomes linear.
-    pub beta: f64,
-}
-
-impl SmoothL1LossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> SmoothL1Loss {
-        SmoothL1Loss { beta: self.beta }
-    }
-}
-
-impl Default for SmoothL1Loss {
-    fn default() -> SmoothL1Loss {
-        SmoothL1LossConfig::new().init()
+plain_module! {
+    /// Smooth L1 loss: with `d = |prediction - target|`, `d² / (2 beta)` below `beta` and `d - beta / 2` above. With
+    /// `beta` 0 it is [`L1Loss`] (Burn requires a positive `beta`). It is [`HuberLoss`] divided by `beta`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{Reduction, SmoothL1LossConfig};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 1>::from([0.5, 3.0]);
+    /// let loss = SmoothL1LossConfig::new().init();
+    /// assert_eq!(loss.forward(x.clone(), x.zeros_like()).to_vec::<f32>(), [0.125, 2.5]);
+    /// assert_eq!(loss.forward_with_reduction(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 2.625);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.SmoothL1Loss.html)
+    #[derive(Copy)]
+    SmoothL1Loss
+    #[derive(Copy)]
+    SmoothL1LossConfig {
+        /// The difference at which the loss becomes linear; at least 0. Default: 1.
+        beta: f64 = 1.0,
     }
 }
 
@@ -199,38 +175,28 @@ impl SmoothL1Loss {
     }
 }
 
-/// Settings of a [`HuberLoss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq)]
-pub struct HuberLossConfig {
-    /// The difference at which the loss becomes linear; above 0. PyTorch's default is 1.
-    pub delta: f64,
-}
-
-/// Huber loss ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)): with `d = |prediction - target|`, `d² / 2` up to
-/// `delta` and `delta (d - delta / 2)` above. `default()` has PyTorch's `delta` of 1.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{HuberLossConfig, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 1>::from([-2.0, -0.5, 0.0, 1.0]);
-/// let loss = HuberLossConfig::new(0.5).init();
-/// assert_eq!(loss.forward_residuals(x.clone()).to_vec::<f32>(), [0.875, 0.125, 0.0, 0.375]);
-/// assert_eq!(loss.forward(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 1.375);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.HuberLoss.html)
-#[derive(Module, Clone, Copy, Debug)]
-pub struct HuberLoss {
-    /// The difference at which the loss becomes linear.
-    pub delta: f64,
-}
-
-impl HuberLossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> HuberLoss {
-        HuberLoss { delta: self.delta }
+plain_module! {
+    /// Huber loss ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)): with `d = |prediction - target|`, `d² / 2`
+    /// up to `delta` and `delta (d - delta / 2)` above. `default()` has PyTorch's `delta` of 1.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{HuberLossConfig, Reduction};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 1>::from([-2.0, -0.5, 0.0, 1.0]);
+    /// let loss = HuberLossConfig::new(0.5).init();
+    /// assert_eq!(loss.forward_residuals(x.clone()).to_vec::<f32>(), [0.875, 0.125, 0.0, 0.375]);
+    /// assert_eq!(loss.forward(x.clone(), x.zeros_like(), Reduction::Sum).item::<f32>(), 1.375);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.HuberLoss.html)
+    #[derive(Copy)]
+    HuberLoss
+    #[derive(Copy)]
+    HuberLossConfig {
+        /// The difference at which the loss becomes linear; above 0. PyTorch's default is 1.
+        delta: f64,
     }
 }
 
@@ -240,7 +206,7 @@ impl Default for HuberLoss {
     }
 }
 
-pairwise!(HuberLoss: loss::huber, huber_loss(delta); "When shapes or dtypes differ, or `delta` is not positive.");
+elementwise!(HuberLoss: loss::huber, huber_loss(delta); "When shapes or dtypes differ, or `delta` is not positive.");
 
 impl HuberLoss {
     /// Computes the loss of each residual, the difference of prediction and target. The output has the same shape.
@@ -252,4 +218,8 @@ impl HuberLoss {
         let zeros = residuals.zeros_like();
         self.forward_no_reduction(residuals, zeros)
     }
+}
+
+default_modules! {
+    SmoothL1Loss SmoothL1LossConfig;
 }

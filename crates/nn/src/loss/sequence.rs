@@ -1,50 +1,37 @@
 //! Losses of label sequences without alignment: CTC and the RNN transducer.
 
 use super::Reduction;
-use crate::{Config, Module};
+use crate::module::plain::{default_modules, plain_module};
 use kiln_tensor::loss::{self, CtcOptions, RnntOptions};
 use kiln_tensor::{Backend, Int, Tensor};
 
-/// Settings of a [`CtcLoss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CtcLossConfig {
-    /// The blank class. Default: 0.
-    #[config(default = 0)]
-    pub blank: usize,
-    /// Whether the loss of a target without alignment, because it is too long, is 0 rather than infinite. Default: no.
-    #[config(default = false)]
-    pub zero_infinity: bool,
-}
-
-/// CTC loss ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)): the negative logarithm of the
-/// probability of label sequences, summed over all alignments with time.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{CtcLoss, Reduction};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let log = Tensor::<Flex, 3>::from([[[0.5, 0.5]], [[0.5, 0.5]]]).log();
-/// let (targets, one) = (Tensor::<Flex, 2, Int>::from([[1]]), Tensor::<Flex, 1, Int>::from([1]));
-/// // Of four equally likely paths, three spell the label: `1 1`, `1 -` and `- 1`.
-/// let loss = CtcLoss::default().forward(log, targets, one.clone() + 1, one);
-/// assert!((loss.item::<f32>() + 0.75f32.ln()).abs() < 1e-6);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html)
-#[doc(alias = "CTCLoss")]
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct CtcLoss {
-    /// The blank class.
-    pub blank: usize,
-    /// Whether the loss of a target without alignment is 0.
-    pub zero_infinity: bool,
-}
-
-impl CtcLossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> CtcLoss {
-        CtcLoss { blank: self.blank, zero_infinity: self.zero_infinity }
+plain_module! {
+    /// CTC loss ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)): the negative logarithm of the
+    /// probability of label sequences, summed over all alignments with time.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{CtcLoss, Reduction};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let log = Tensor::<Flex, 3>::from([[[0.5, 0.5]], [[0.5, 0.5]]]).log();
+    /// let (targets, one) = (Tensor::<Flex, 2, Int>::from([[1]]), Tensor::<Flex, 1, Int>::from([1]));
+    /// // Of four equally likely paths, three spell the label: `1 1`, `1 -` and `- 1`.
+    /// let loss = CtcLoss::default().forward(log, targets, one.clone() + 1, one);
+    /// assert!((loss.item::<f32>() + 0.75f32.ln()).abs() < 1e-6);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html)
+    #[doc(alias = "CTCLoss")]
+    #[derive(Copy)]
+    CtcLoss
+    #[derive(Copy, Eq)]
+    CtcLossConfig {
+        /// The blank class. Default: 0.
+        blank: usize = 0,
+        /// Whether the loss of a target without alignment, because it is too long, is 0 rather than infinite. Default:
+        /// no.
+        zero_infinity: bool = false,
     }
 }
 
@@ -87,54 +74,35 @@ impl CtcLoss {
     }
 }
 
-/// Settings of an [`RnntLoss`].
-#[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RnntLossConfig {
-    /// The blank class; negative numbers count from the end. Default: -1, the last class, as in torchaudio; Burn's
-    /// default is 0.
-    #[config(default = -1)]
-    pub blank: i64,
-    /// Whether the scores are logits, to which a log-softmax is applied; otherwise they are log-probabilities. Default:
-    /// yes.
-    #[config(default = true)]
-    pub logits: bool,
-}
-
-/// RNN transducer loss ([Graves 2012](https://arxiv.org/abs/1211.3711)): the negative logarithm of the probability of
-/// label sequences, summed over all alignments with time. Unlike in CTC, each label depends on the labels before it.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::RnntLoss;
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let logits = Tensor::<Flex, 4>::zeros([1, 2, 2, 2], &Default::default());
-/// let (targets, one) = (Tensor::<Flex, 2, Int>::from([[0]]), Tensor::<Flex, 1, Int>::from([1]));
-/// // Two alignments, each of one label and two blanks of probability 1/2.
-/// let loss = RnntLoss::default().forward(logits, targets, one.clone() + 1, one);
-/// assert!((loss.item::<f32>() - 4f32.ln()).abs() < 1e-6);
-/// ```
-///
-/// [torchaudio](https://docs.pytorch.org/audio/stable/generated/torchaudio.transforms.RNNTLoss.html)
-#[doc(alias = "RNNTLoss")]
-#[derive(Module, Clone, Copy, Debug)]
-pub struct RnntLoss {
-    /// The blank class; negative numbers count from the end.
-    pub blank: i64,
-    /// Whether the scores are logits.
-    pub logits: bool,
-}
-
-impl RnntLossConfig {
-    /// Returns the loss.
-    pub fn init(&self) -> RnntLoss {
-        RnntLoss { blank: self.blank, logits: self.logits }
-    }
-}
-
-impl Default for RnntLoss {
-    fn default() -> RnntLoss {
-        RnntLossConfig::new().init()
+plain_module! {
+    /// RNN transducer loss ([Graves 2012](https://arxiv.org/abs/1211.3711)): the negative logarithm of the probability
+    /// of label sequences, summed over all alignments with time. Unlike in CTC, each label depends on the labels before
+    /// it.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::RnntLoss;
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let logits = Tensor::<Flex, 4>::zeros([1, 2, 2, 2], &Default::default());
+    /// let (targets, one) = (Tensor::<Flex, 2, Int>::from([[0]]), Tensor::<Flex, 1, Int>::from([1]));
+    /// // Two alignments, each of one label and two blanks of probability 1/2.
+    /// let loss = RnntLoss::default().forward(logits, targets, one.clone() + 1, one);
+    /// assert!((loss.item::<f32>() - 4f32.ln()).abs() < 1e-6);
+    /// ```
+    ///
+    /// [torchaudio](https://docs.pytorch.org/audio/stable/generated/torchaudio.transforms.RNNTLoss.html)
+    #[doc(alias = "RNNTLoss")]
+    #[derive(Copy)]
+    RnntLoss
+    #[derive(Copy, Eq)]
+    RnntLossConfig {
+        /// The blank class; negative numbers count from the end. Default: -1, the last class, as in torchaudio; Burn's
+        /// default is 0.
+        blank: i64 = -1,
+        /// Whether the scores are logits, to which a log-softmax is applied; otherwise they are log-probabilities.
+        /// Default: yes.
+        logits: bool = true,
     }
 }
 
@@ -174,4 +142,9 @@ impl RnntLoss {
         let options = RnntOptions { blank: self.blank, logits: self.logits, reduction };
         loss::rnnt(logits, targets, logit_lengths, target_lengths, options)
     }
+}
+
+default_modules! {
+    CtcLoss CtcLossConfig;
+    RnntLoss RnntLossConfig;
 }

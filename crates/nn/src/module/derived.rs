@@ -13,6 +13,16 @@ use super::{BackendModule, Module, ModuleOn, Path, ReplaceParameter};
 use core::marker::PhantomData;
 use kiln_tensor::Backend;
 
+/// Extends a path by the name of a field.
+pub fn enter(path: &mut Path, name: &str) {
+    path.push(format_args!("{name}"));
+}
+
+/// Removes the last component of a path.
+pub fn leave(path: &mut Path) {
+    path.pop();
+}
+
 /// A field of a module that is converted to backend `B`.
 pub struct OnField<'a, T: ?Sized, B>(&'a T, PhantomData<B>);
 

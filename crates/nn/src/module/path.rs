@@ -91,7 +91,7 @@ impl Path {
         &self.visited
     }
 
-    fn push(&mut self, name: fmt::Arguments<'_>) {
+    pub(super) fn push(&mut self, name: fmt::Arguments<'_>) {
         self.starts.push(self.text.len());
         if !self.text.is_empty() {
             self.text.push('.');
@@ -100,7 +100,7 @@ impl Path {
         let _ = self.text.write_fmt(name);
     }
 
-    fn pop(&mut self) {
+    pub(super) fn pop(&mut self) {
         if let Some(start) = self.starts.pop() {
             self.text.truncate(start);
         }

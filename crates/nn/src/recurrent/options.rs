@@ -1,133 +1,207 @@
-//! The options of one step of gated recurrent modules.
+//! Options of one step, and the configurations that contain them.
 
-use crate::module::ReplaceParameter;
-use crate::{ActivationConfig, BackendModule, Module, ModuleOn, Path, Visitor, VisitorMut};
-use kiln_tensor::Backend;
+use crate::ActivationConfig;
 
-/// The options of one step of a [`Gru`](crate::Gru) or [`GruCell`](crate::GruCell), with the names of their
-/// configurations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GruOptions {
-    /// Whether the reset gate multiplies the product with `W_hn`, as in PyTorch, instead of the hidden state. Default:
-    /// true.
-    pub reset_after: bool,
-    /// The bound of the hidden state: it is clamped to `-clip..=clip` after each step. Default: none.
-    pub clip: Option<f64>,
-    /// The activation of the reset and update gates. Default: sigmoid.
-    pub gate_activation: ActivationConfig,
-    /// The activation of the new state. Default: tanh.
-    pub hidden_activation: ActivationConfig,
-}
-
-impl Default for GruOptions {
-    fn default() -> GruOptions {
-        GruOptions {
-            reset_after: true,
-            clip: None,
-            gate_activation: ActivationConfig::Sigmoid,
-            hidden_activation: ActivationConfig::Tanh,
+/// Defines a kind of recurrent module: the options of one step, and the configurations of the module of layers, of that
+/// with two directions and of the cell. Fields of a block behind a configuration are of that configuration only.
+macro_rules! recurrent_kind {
+    (
+        $(#[$doc:meta])*
+        $options:ident { $($(#[$about:meta])* $field:ident: $ty:ty = $default:expr,)* }
+        $module:ident $config:ident { $($(#[$layers_about:meta])* $layers_field:ident: $layers_ty:ty,)* }
+        $two:ident $two_config:ident
+        $cell:ident $cell_config:ident
+        $panics:literal
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $options {
+            $($(#[$about])* pub $field: $ty,)*
         }
-    }
-}
 
-/// The options of one step of an [`Lstm`](crate::Lstm) or [`LstmCell`](crate::LstmCell), with the names of their
-/// configurations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LstmOptions {
-    /// The bound of the cell state: it is clamped to `-clip..=clip` after each step. Default: none.
-    pub clip: Option<f64>,
-    /// Whether the forget gate is `1 - i` for the input gate `i`. The weights then have three gates. Default: false.
-    pub input_forget: bool,
-    /// The activation of the input, forget and output gates. Default: sigmoid.
-    pub gate_activation: ActivationConfig,
-    /// The activation of the new cell state. Default: tanh.
-    pub cell_activation: ActivationConfig,
-    /// The activation of the cell state in the hidden state. Default: tanh.
-    pub hidden_activation: ActivationConfig,
-}
-
-impl Default for LstmOptions {
-    fn default() -> LstmOptions {
-        LstmOptions {
-            clip: None,
-            input_forget: false,
-            gate_activation: ActivationConfig::Sigmoid,
-            cell_activation: ActivationConfig::Tanh,
-            hidden_activation: ActivationConfig::Tanh,
+        impl Default for $options {
+            fn default() -> $options {
+                $options { $($field: $default,)* }
+            }
         }
-    }
+
+        /// Layer tables show only options that are not the defaults.
+        impl $crate::Module for $options {
+            fn visit(&self, path: &mut $crate::Path, visitor: &mut dyn $crate::Visitor) {
+                let default = $options::default();
+                $(if self.$field != default.$field {
+                    path.within(stringify!($field), |path| visitor.attribute(path, &self.$field));
+                })*
+            }
+
+            fn visit_mut(&mut self, _path: &mut $crate::Path, _visitor: &mut dyn $crate::VisitorMut) {}
+        }
+
+        impl<B: Backend> $crate::BackendModule<B> for $options {}
+
+        impl<B: Backend> $crate::ModuleOn<B> for $options {
+            type On = $options;
+
+            fn on(
+                &self,
+                _path: &mut $crate::Path,
+                _place: &mut $crate::module::ReplaceParameter<'_>,
+            ) -> $options {
+                *self
+            }
+        }
+
+        #[doc = concat!("Settings of [`", stringify!($module), "`].")]
+        #[derive($crate::Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Number of input features.
+            pub d_input: usize,
+            /// Number of features of the state.
+            pub d_hidden: usize,
+            /// Whether to add biases.
+            pub bias: bool,
+            /// Number of layers. Each layer has the outputs of the one before as inputs. Default: 1.
+            #[config(default = 1)]
+            pub num_layers: usize,
+            /// Whether each layer also runs from the last step to the first, with weights of its own. Default: false.
+            #[config(default = false)]
+            pub bidirectional: bool,
+            $($(#[$layers_about])* pub $layers_field: $layers_ty,)*
+            /// The probability of [dropout](crate::Dropout) on the outputs of each layer except the last. Default: 0.
+            #[config(default = 0.0)]
+            pub dropout: f64,
+            /// Whether inputs and outputs are `[batch, length, features]` instead of `[length, batch, features]`.
+            /// Default: true (PyTorch: false).
+            #[config(default = true)]
+            pub batch_first: bool,
+            $(
+                $(#[$about])*
+                #[config(default = $default)]
+                pub $field: $ty,
+            )*
+            /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
+            pub initializer: Option<$crate::Initializer>,
+        }
+
+        impl $config {
+            /// Returns a module with initialized parameters on a device.
+            ///
+            /// # Panics
+            #[doc = concat!(
+                "When `num_layers` or `d_hidden` is 0, the probability of dropout is not between 0 and 1", $panics, "."
+            )]
+            #[track_caller]
+            pub fn init<B: Backend>(&self, device: &B::Device) -> $module<B> {
+                let options = $options { $($field: self.$field,)* }.checked();
+                let settings = LayerSettings {
+                    gates: options.gates(),
+                    d_input: self.d_input,
+                    d_hidden: self.d_hidden,
+                    projection: None,
+                    bias: self.bias,
+                    num_layers: self.num_layers,
+                    bidirectional: self.bidirectional,
+                    dropout: self.dropout,
+                    batch_first: self.batch_first,
+                    initializer: self.initializer,
+                };
+                $(let settings = LayerSettings { $layers_field: self.$layers_field, ..settings };)*
+                Recurrent { layers: settings.init(device), options }
+            }
+        }
+
+        #[doc = concat!("[`", stringify!($module), "`] of two directions, as [`", stringify!($two_config), "`] makes it.")]
+        pub type $two<B = Dyn> = $module<B>;
+
+        #[doc = concat!("Settings of [`", stringify!($two), "`]: those of [`", stringify!($config), "`] with")]
+        /// `bidirectional` and one layer.
+        ///
+        /// Burn's module has two modules, `forward` and `reverse`. This one has PyTorch's parameters: those of the
+        /// reverse direction have the suffix `_reverse`.
+        #[derive($crate::Config, Clone, Debug, PartialEq)]
+        pub struct $two_config {
+            /// Number of input features.
+            pub d_input: usize,
+            /// Number of features of the state of each direction.
+            pub d_hidden: usize,
+            /// Whether to add biases.
+            pub bias: bool,
+            /// Whether inputs and outputs are `[batch, length, features]` instead of `[length, batch, features]`.
+            /// Default: true.
+            #[config(default = true)]
+            pub batch_first: bool,
+            $(
+                $(#[$about])*
+                #[config(default = $default)]
+                pub $field: $ty,
+            )*
+            /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`.
+            pub initializer: Option<$crate::Initializer>,
+        }
+
+        impl $two_config {
+            /// Returns a module of two directions with initialized parameters on a device.
+            ///
+            /// # Panics
+            #[doc = concat!("When `d_hidden` is 0", $panics, ".")]
+            #[track_caller]
+            pub fn init<B: Backend>(&self, device: &B::Device) -> $two<B> {
+                let config = $config {
+                    bidirectional: true,
+                    batch_first: self.batch_first,
+                    $($field: self.$field,)*
+                    initializer: self.initializer,
+                    ..$config::new(self.d_input, self.d_hidden, self.bias)
+                };
+                config.init(device)
+            }
+        }
+
+        #[doc = concat!("Settings of [`", stringify!($cell), "`].")]
+        #[derive($crate::Config, Clone, Debug, PartialEq)]
+        pub struct $cell_config {
+            /// Number of input features.
+            pub d_input: usize,
+            /// Number of features of the state.
+            pub d_hidden: usize,
+            /// Whether to add biases.
+            pub bias: bool,
+            $(
+                $(#[$about])*
+                #[config(default = $default)]
+                pub $field: $ty,
+            )*
+            /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
+            pub initializer: Option<$crate::Initializer>,
+        }
+
+        impl $cell_config {
+            /// Returns a cell with initialized parameters on a device.
+            ///
+            /// # Panics
+            #[doc = concat!("When `d_hidden` is 0", $panics, ".")]
+            #[track_caller]
+            pub fn init<B: Backend>(&self, device: &B::Device) -> $cell<B> {
+                let options = $options { $($field: self.$field,)* }.checked();
+                RecurrentCell::new([self.d_input, self.d_hidden], self.bias, self.initializer, options, device)
+            }
+        }
+    };
 }
 
-impl GruOptions {
-    /// Returns the options if they are valid.
-    #[track_caller]
-    pub(super) fn checked(self) -> GruOptions {
-        check_clip("gru", self.clip);
-        check_elementwise("gru", "gate_activation", self.gate_activation);
-        check_elementwise("gru", "hidden_activation", self.hidden_activation);
-        self
-    }
-}
-
-impl LstmOptions {
-    /// Returns the options if they are valid.
-    #[track_caller]
-    pub(super) fn checked(self) -> LstmOptions {
-        check_clip("lstm", self.clip);
-        check_elementwise("lstm", "gate_activation", self.gate_activation);
-        check_elementwise("lstm", "cell_activation", self.cell_activation);
-        check_elementwise("lstm", "hidden_activation", self.hidden_activation);
-        self
-    }
-
-    /// The number of gates in the weights.
-    pub(super) fn gates(self) -> usize {
-        if self.input_forget { 3 } else { 4 }
-    }
-}
+pub(super) use recurrent_kind;
 
 #[track_caller]
-fn check_clip(module: &str, clip: Option<f64>) {
+pub(super) fn check_clip(module: &str, clip: Option<f64>) {
     if let Some(clip) = clip {
         assert!(clip > 0.0, "[{module}] clip is {clip}, but must be greater than 0");
     }
 }
 
 #[track_caller]
-fn check_elementwise(module: &str, option: &str, activation: ActivationConfig) {
+pub(super) fn check_elementwise(module: &str, option: &str, activation: ActivationConfig) {
     assert!(
         activation.is_elementwise(),
         "[{module}] {option} is {activation:?}, but must be elementwise, without parameters and randomness"
     );
-}
-
-/// Implements the module traits for options. Layer tables show only options that are not the defaults.
-macro_rules! step_options {
-    ($($name:ident { $($field:ident)* })*) => {$(
-        impl Module for $name {
-            fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-                let default = $name::default();
-                $(if self.$field != default.$field {
-                    path.within(stringify!($field), |path| visitor.attribute(path, &self.$field));
-                })*
-            }
-
-            fn visit_mut(&mut self, _path: &mut Path, _visitor: &mut dyn VisitorMut) {}
-        }
-
-        impl<B: Backend> BackendModule<B> for $name {}
-
-        impl<B: Backend> ModuleOn<B> for $name {
-            type On = $name;
-
-            fn on(&self, _path: &mut Path, _place: &mut ReplaceParameter<'_>) -> $name {
-                *self
-            }
-        }
-    )*};
-}
-
-step_options! {
-    GruOptions { reset_after clip gate_activation hidden_activation }
-    LstmOptions { clip input_forget gate_activation cell_activation hidden_activation }
 }

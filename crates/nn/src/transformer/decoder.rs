@@ -3,52 +3,17 @@
 use super::decoder_layer::{
     TransformerDecoderInput, TransformerDecoderLayer, TransformerDecoderLayerAutoregressiveCache,
 };
-use super::encoder::{LayerSettings, check_layers, only_new, static_cache};
-use super::feed_forward::FeedForwardActivation;
+use super::encoder::{check_layers, only_new, static_cache};
+use super::settings::transformer_config;
 use crate::attention::{MhaCache, TensorCache};
-use crate::{Config, Initializer, LayerNorm, Module};
+use crate::{ForwardModule, LayerNorm, Module};
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor};
 
-/// Settings of a [`TransformerDecoder`].
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct TransformerDecoderConfig {
+transformer_config! {
+    TransformerDecoder TransformerDecoderConfig
     /// Number of features of targets, memory and outputs.
-    pub d_model: usize,
-    /// Number of features of the feed-forward networks.
-    pub d_ff: usize,
-    /// Number of attention heads, a divisor of `d_model`.
-    pub n_heads: usize,
-    /// Number of layers.
-    pub n_layers: usize,
-    /// The probability of dropout: of attention weights, in the feed-forward networks and of the residual branches.
-    /// Default: 0.1.
-    #[config(default = 0.1)]
-    pub dropout: f64,
-    /// Whether to normalise the input of each branch (pre-norm) instead of the sum after it (post-norm).
-    /// Default: false.
-    #[config(default = false)]
-    pub norm_first: bool,
-    /// Whether to normalise the output of the last layer. Default: false.
-    #[config(default = false)]
-    pub final_norm: bool,
-    /// The activation function of the feed-forward networks. Default: ReLU.
-    #[config(default = FeedForwardActivation::Relu)]
-    pub activation: FeedForwardActivation,
-    /// The ε of the layer normalisations. Default: 1e-5.
-    #[config(default = 1e-5)]
-    pub layer_norm_eps: f64,
-    /// Whether linear layers and layer normalisations have biases. Default: true.
-    #[config(default = true)]
-    pub bias: bool,
-    /// Whether the softmax of attention has 1 added to its denominator. Default: false.
-    #[config(default = false)]
-    pub quiet_softmax: bool,
-    /// The initializer of the weights. Default: those of
-    /// [`MultiHeadAttentionConfig`](crate::attention::MultiHeadAttentionConfig) and
-    /// [`LinearConfig`](crate::LinearConfig).
-    pub initializer: Option<Initializer>,
 }
 
 /// Transformer decoder ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)): layers of self-attention, attention
@@ -101,19 +66,6 @@ impl TransformerDecoderConfig {
         let layers = (0..self.n_layers).map(|_| TransformerDecoderLayer::new(self, device)).collect();
         TransformerDecoder { layers, norm: self.final_norm.then(|| self.layer().norm(device)) }
     }
-
-    pub(super) fn layer(&self) -> LayerSettings {
-        LayerSettings {
-            d_model: self.d_model,
-            d_ff: self.d_ff,
-            n_heads: self.n_heads,
-            dropout: self.dropout,
-            layer_norm_eps: self.layer_norm_eps,
-            bias: self.bias,
-            quiet_softmax: self.quiet_softmax,
-            initializer: self.initializer,
-        }
-    }
 }
 
 impl<B: Backend> TransformerDecoder<B> {
@@ -126,7 +78,7 @@ impl<B: Backend> TransformerDecoder<B> {
         for layer in &self.layers {
             input.target = layer.forward(input.clone());
         }
-        self.normalized(input.target)
+        self.norm.forward(input.target)
     }
 
     /// Decodes new tokens of the target, `[batch, new, d_model]`, which attend to the tokens in the cache and causally
@@ -145,7 +97,7 @@ impl<B: Backend> TransformerDecoder<B> {
         for (layer, cache) in self.layers.iter().zip(&mut cache.layers) {
             input.target = layer.forward_cache(input.clone(), cache);
         }
-        self.normalized(input.target)
+        self.norm.forward(input.target)
     }
 
     /// Decodes a whole target causally, `[batch, length, d_model]`, and computes only the tokens that previous calls
@@ -191,13 +143,5 @@ impl<B: Backend> TransformerDecoder<B> {
             cross_attn: MhaCache::autoregressive_cross_attention(),
         });
         TransformerDecoderAutoregressiveCache { layers: layers.collect(), outputs: TensorCache::empty() }
-    }
-
-    #[track_caller]
-    fn normalized(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        match &self.norm {
-            Some(norm) => norm.forward(x),
-            None => x,
-        }
     }
 }

@@ -1,54 +1,19 @@
 //! The transformer encoder.
 
 use super::feed_forward::{FeedForwardActivation, feed_forward};
+use super::settings::transformer_config;
 use crate::attention::{
-    Conditions, MhaCache, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, StaticCache, TensorCache,
-    conditions,
+    Conditions, MhaCache, MhaInput, MultiHeadAttention, StaticCache, TensorCache, conditions,
 };
 use crate::module::forward::forward_modules;
-use crate::{
-    Config, Dropout, DropoutConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig, Module,
-};
+use crate::{Dropout, ForwardModule, LayerNorm, Linear, Module};
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor};
 
-/// Settings of a [`TransformerEncoder`].
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct TransformerEncoderConfig {
+transformer_config! {
+    TransformerEncoder TransformerEncoderConfig
     /// Number of features of inputs and outputs.
-    pub d_model: usize,
-    /// Number of features of the feed-forward networks.
-    pub d_ff: usize,
-    /// Number of attention heads, a divisor of `d_model`.
-    pub n_heads: usize,
-    /// Number of layers.
-    pub n_layers: usize,
-    /// The probability of dropout: of attention weights, in the feed-forward networks and of the residual branches.
-    /// Default: 0.1.
-    #[config(default = 0.1)]
-    pub dropout: f64,
-    /// Whether to normalise the input of each branch (pre-norm) instead of the sum after it (post-norm).
-    /// Default: false.
-    #[config(default = false)]
-    pub norm_first: bool,
-    /// Whether to normalise the output of the last layer. Default: false.
-    #[config(default = false)]
-    pub final_norm: bool,
-    /// The activation function of the feed-forward networks. Default: ReLU.
-    #[config(default = FeedForwardActivation::Relu)]
-    pub activation: FeedForwardActivation,
-    /// The ε of the layer normalisations. Default: 1e-5.
-    #[config(default = 1e-5)]
-    pub layer_norm_eps: f64,
-    /// Whether linear layers and layer normalisations have biases. Default: true.
-    #[config(default = true)]
-    pub bias: bool,
-    /// Whether the softmax of attention has 1 added to its denominator. Default: false.
-    #[config(default = false)]
-    pub quiet_softmax: bool,
-    /// The initializer of the weights. Default: those of [`MultiHeadAttentionConfig`] and [`LinearConfig`].
-    pub initializer: Option<Initializer>,
 }
 
 /// Transformer encoder ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)): layers of self-attention and
@@ -106,58 +71,6 @@ impl TransformerEncoderConfig {
     pub fn init<B: Backend>(&self, device: &B::Device) -> TransformerEncoder<B> {
         let layers = (0..self.n_layers).map(|_| TransformerEncoderLayer::new(self, device)).collect();
         TransformerEncoder { layers, norm: self.final_norm.then(|| self.layer().norm(device)) }
-    }
-
-    fn layer(&self) -> LayerSettings {
-        LayerSettings {
-            d_model: self.d_model,
-            d_ff: self.d_ff,
-            n_heads: self.n_heads,
-            dropout: self.dropout,
-            layer_norm_eps: self.layer_norm_eps,
-            bias: self.bias,
-            quiet_softmax: self.quiet_softmax,
-            initializer: self.initializer,
-        }
-    }
-}
-
-/// The settings that layers of encoders and decoders share.
-pub(super) struct LayerSettings {
-    pub(super) d_model: usize,
-    pub(super) d_ff: usize,
-    pub(super) n_heads: usize,
-    pub(super) dropout: f64,
-    pub(super) layer_norm_eps: f64,
-    pub(super) bias: bool,
-    pub(super) quiet_softmax: bool,
-    pub(super) initializer: Option<Initializer>,
-}
-
-impl LayerSettings {
-    #[track_caller]
-    pub(super) fn attention<B: Backend>(&self, device: &B::Device) -> MultiHeadAttention<B> {
-        let config = MultiHeadAttentionConfig::new(self.d_model, self.n_heads).with_dropout(self.dropout);
-        let config = config.with_bias(self.bias).with_quiet_softmax(self.quiet_softmax);
-        config.with_initializer(self.initializer).init(device)
-    }
-
-    pub(super) fn norm<B: Backend>(&self, device: &B::Device) -> LayerNorm<B> {
-        let config = LayerNormConfig::new(self.d_model).with_epsilon(self.layer_norm_eps);
-        config.with_bias(self.bias).init(device)
-    }
-
-    /// The two layers of the feed-forward network.
-    pub(super) fn linears<B: Backend>(&self, device: &B::Device) -> [Linear<B>; 2] {
-        [(self.d_model, self.d_ff), (self.d_ff, self.d_model)].map(|(input, output)| {
-            let config = LinearConfig::new(input, output).with_bias(self.bias);
-            config.with_initializer(self.initializer.unwrap_or(Initializer::LINEAR)).init(device)
-        })
-    }
-
-    #[track_caller]
-    pub(super) fn dropout(&self) -> Dropout {
-        DropoutConfig::new(self.dropout).init()
     }
 }
 
@@ -268,7 +181,7 @@ impl<B: Backend> TransformerEncoder<B> {
         for layer in &self.layers {
             x = layer.forward(TransformerEncoderInput { tensor: x, conditions: conditions.clone() });
         }
-        self.normalized(x)
+        self.norm.forward(x)
     }
 
     /// Encodes new tokens, `[batch, new, d_model]`, which attend to the tokens in the cache and causally to each other.
@@ -288,7 +201,7 @@ impl<B: Backend> TransformerEncoder<B> {
             let input = TransformerEncoderInput { tensor: x, conditions: conditions.clone() };
             x = layer.forward_cache(input, cache);
         }
-        self.normalized(x)
+        self.norm.forward(x)
     }
 
     /// Encodes a whole sequence causally, `[batch, length, d_model]`, and computes only the tokens that previous calls
@@ -331,14 +244,6 @@ impl<B: Backend> TransformerEncoder<B> {
         let layers =
             self.layers.iter().map(|layer| static_cache(&layer.self_attn, batch, max_length, device));
         TransformerEncoderAutoregressiveCache { layers: layers.collect(), outputs: TensorCache::empty() }
-    }
-
-    #[track_caller]
-    fn normalized(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        match &self.norm {
-            Some(norm) => norm.forward(x),
-            None => x,
-        }
     }
 }
 

@@ -80,24 +80,8 @@ impl TransformerConfig {
     /// When `n_heads` is not a divisor of `d_model`.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Transformer<B> {
-        let encoder =
-            TransformerEncoderConfig::new(self.d_model, self.d_ff, self.n_heads, self.n_encoder_layers)
-                .with_dropout(self.dropout)
-                .with_norm_first(self.norm_first)
-                .with_final_norm(true)
-                .with_activation(self.activation)
-                .with_layer_norm_eps(self.layer_norm_eps)
-                .with_bias(self.bias)
-                .with_initializer(Some(self.initializer));
-        let decoder =
-            TransformerDecoderConfig::new(self.d_model, self.d_ff, self.n_heads, self.n_decoder_layers)
-                .with_dropout(self.dropout)
-                .with_norm_first(self.norm_first)
-                .with_final_norm(true)
-                .with_activation(self.activation)
-                .with_layer_norm_eps(self.layer_norm_eps)
-                .with_bias(self.bias)
-                .with_initializer(Some(self.initializer));
+        let encoder = TransformerEncoderConfig::part_of(self, self.n_encoder_layers);
+        let decoder = TransformerDecoderConfig::part_of(self, self.n_decoder_layers);
         Transformer { encoder: encoder.init(device), decoder: decoder.init(device) }
     }
 }

@@ -1,7 +1,7 @@
 //! Activations with numbers as settings.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::{Backend, Tensor, activation};
 
 macro_rules! with_numbers {
@@ -12,32 +12,16 @@ macro_rules! with_numbers {
         }
     )*) => {
         $(
-            #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-            #[derive(Config, Clone, Copy, Debug, PartialEq)]
-            pub struct $config {
-                $(
-                    $(#[$field_doc])*
+            plain_module! {
+                $(#[$doc])*
+                $name
+                #[derive(Copy)]
+                $config {
                     $(
-                        #[doc = concat!(" Default: ", stringify!($default), ".")]
-                        #[config(default = $default)]
-                    )?
-                    pub $field: f64,
-                )+
-            }
-
-            $(#[$doc])*
-            #[derive(Module, Clone, Debug)]
-            pub struct $name {
-                $(
-                    $(#[$field_doc])*
-                    pub $field: f64,
-                )+
-            }
-
-            impl $config {
-                /// Returns the layer.
-                pub fn init(&self) -> $name {
-                    $name { $($field: self.$field),+ }
+                        $(#[$field_doc])*
+                        $(#[doc = concat!(" Default: ", stringify!($default), ".")])?
+                        $field: f64 $(= $default)?,
+                    )+
                 }
             }
 

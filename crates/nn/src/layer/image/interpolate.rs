@@ -1,7 +1,8 @@
 //! Resizing.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module, plain_data};
+use crate::module::plain::plain_module;
+use crate::{Config, plain_data};
 use kiln_tensor::module::{self, InterpolateOptions};
 use kiln_tensor::{Backend, Tensor};
 
@@ -52,61 +53,33 @@ pub(super) fn check(op: &str, has_size: bool, has_factors: bool, mode: Interpola
 
 macro_rules! interpolations {
     ($($name:ident $config:ident $op:literal $axes:literal $rank:literal $shape:literal;)*) => {$(
-        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
-        /// Either `output_size` or `scale_factor` is set.
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Output size. Default: none.
-            pub output_size: Option<[usize; $axes]>,
-            /// Output size divided by the input size. Default: none.
-            pub scale_factor: Option<[f64; $axes]>,
-            /// The interpolation mode. Default: nearest.
-            #[config(default = InterpolateMode::Nearest)]
-            pub mode: InterpolateMode,
-            /// Whether first and last samples of input and output coincide, otherwise their outer edges do; `Linear`
-            /// and `Cubic` only. Default: false, as in PyTorch; Burn's default is true.
-            #[config(default = false)]
-            pub align_corners: bool,
-            /// Whether downsampling averages over all samples that an element covers; `Linear` and `Cubic` only.
-            /// Default: false.
-            #[config(default = false)]
-            pub antialias: bool,
-        }
-
-        #[doc = concat!("Resizes `", $shape, "` by interpolation.")]
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Output size.
-            #[module(attribute)]
-            pub output_size: Option<[usize; $axes]>,
-            /// Output size divided by the input size.
-            #[module(attribute)]
-            pub scale_factor: Option<[f64; $axes]>,
-            /// The interpolation mode.
-            pub mode: InterpolateMode,
-            /// Whether first and last samples of input and output coincide.
-            pub align_corners: bool,
-            /// Whether downsampling averages over all samples that an element covers.
-            pub antialias: bool,
-        }
-
-        impl $config {
-            /// Returns the layer.
+        plain_module! {
+            #[doc = concat!("Resizes `", $shape, "` by interpolation.")]
+            $name
+            /// Either `output_size` or `scale_factor` is set.
+            $config {
+                /// Output size. Default: none.
+                output_size: Option<[usize; $axes]> = None,
+                /// Output size divided by the input size. Default: none.
+                scale_factor: Option<[f64; $axes]> = None,
+                /// The interpolation mode. Default: nearest.
+                mode: InterpolateMode = InterpolateMode::Nearest,
+                /// Whether first and last samples of input and output coincide, otherwise their outer edges do;
+                /// `Linear` and `Cubic` only. Default: false, as in PyTorch; Burn's default is true.
+                align_corners: bool = false,
+                /// Whether downsampling averages over all samples that an element covers; `Linear` and `Cubic` only.
+                /// Default: false.
+                antialias: bool = false,
+            }
+            init
             ///
             /// # Panics
             /// When both or none of `output_size` and `scale_factor` are set, or `align_corners` or `antialias` with
             /// a mode other than `Linear` and `Cubic`.
             #[track_caller]
-            pub fn init(&self) -> $name {
-                let (has_size, has_factors) = (self.output_size.is_some(), self.scale_factor.is_some());
-                check($op, has_size, has_factors, self.mode, self.align_corners || self.antialias);
-                $name {
-                    output_size: self.output_size,
-                    scale_factor: self.scale_factor,
-                    mode: self.mode,
-                    align_corners: self.align_corners,
-                    antialias: self.antialias,
-                }
+            |config| {
+                let (has_size, has_factors) = (config.output_size.is_some(), config.scale_factor.is_some());
+                check($op, has_size, has_factors, config.mode, config.align_corners || config.antialias);
             }
         }
 

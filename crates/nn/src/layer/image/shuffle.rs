@@ -1,7 +1,7 @@
 //! Moving elements between channels and space.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::{Backend, Tensor, module};
 
 macro_rules! shuffles {
@@ -11,30 +11,20 @@ macro_rules! shuffles {
         $(#[$forward_doc:meta])*;
     )*) => {
         $(
-            #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-            #[derive(Config, Clone, Debug, PartialEq)]
-            pub struct $config {
-                $(#[$field_doc])*
-                pub $field: usize,
-            }
-
-            $(#[$doc])*
-            #[derive(Module, Clone, Debug)]
-            pub struct $name {
-                $(#[$field_doc])*
-                pub $field: usize,
-            }
-
-            impl $config {
-                /// Returns the layer.
+            plain_module! {
+                $(#[$doc])*
+                $name $config {
+                    $(#[$field_doc])*
+                    $field: usize,
+                }
+                init
                 ///
                 /// # Panics
                 /// When the number is 0.
                 #[track_caller]
-                pub fn init(&self) -> $name {
-                    let number = self.$field;
-                    assert!(number > 0, concat!("[", stringify!($function), "] `", stringify!($field), "` is 0"));
-                    $name { $field: number }
+                |config| {
+                    let message = concat!("[", stringify!($function), "] `", stringify!($field), "` is 0");
+                    assert!(config.$field > 0, "{message}");
                 }
             }
 

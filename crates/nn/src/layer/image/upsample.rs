@@ -3,69 +3,46 @@
 use super::InterpolateMode;
 use super::interpolate::check;
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_tensor::module::{self, InterpolateOptions};
 use kiln_tensor::{Backend, Tensor};
 
-/// Settings of an [`Upsample`] layer. Either `output_size` or `scale_factor` is set.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct UpsampleConfig {
-    /// Output size: a length for each spatial dimension. Default: none.
-    pub output_size: Option<Vec<usize>>,
-    /// Output size divided by the input size, the same for each spatial dimension. Default: none.
-    pub scale_factor: Option<f64>,
-    /// The interpolation mode. Default: nearest.
-    #[config(default = InterpolateMode::Nearest)]
-    pub mode: InterpolateMode,
-    /// Whether first and last samples of input and output coincide, otherwise their outer edges do; `Linear` and
-    /// `Cubic` only. Default: false.
-    #[config(default = false)]
-    pub align_corners: bool,
-}
-
-/// Resizes one to three spatial dimensions by interpolation, as `torch.nn.Upsample`. The layers for a fixed number of
-/// dimensions, such as [`Interpolate2d`](crate::Interpolate2d), accept a factor for each.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::Upsample;
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 3>::from_data([[[1.0f32, 2.0]]], &Default::default());
-/// assert_eq!(Upsample::nearest(2.0).forward(x).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0]);
-/// ```
-#[derive(Module, Clone, Debug)]
-pub struct Upsample {
-    /// Output size: a length for each spatial dimension.
-    #[module(attribute)]
-    pub output_size: Option<Vec<usize>>,
-    /// Output size divided by the input size.
-    #[module(attribute)]
-    pub scale_factor: Option<f64>,
-    /// The interpolation mode.
-    pub mode: InterpolateMode,
-    /// Whether first and last samples of input and output coincide.
-    pub align_corners: bool,
-}
-
-impl UpsampleConfig {
-    /// Returns the layer.
+plain_module! {
+    /// Resizes one to three spatial dimensions by interpolation, as `torch.nn.Upsample`. The layers for a fixed number
+    /// of dimensions, such as [`Interpolate2d`](crate::Interpolate2d), accept a factor for each.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::Upsample;
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 3>::from_data([[[1.0f32, 2.0]]], &Default::default());
+    /// assert_eq!(Upsample::nearest(2.0).forward(x).into_data().to_vec::<f32>(), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    Upsample
+    /// Either `output_size` or `scale_factor` is set.
+    UpsampleConfig {
+        /// Output size: a length for each spatial dimension. Default: none.
+        output_size: Option<Vec<usize>> = None,
+        /// Output size divided by the input size, the same for each spatial dimension. Default: none.
+        scale_factor: Option<f64> = None,
+        /// The interpolation mode. Default: nearest.
+        mode: InterpolateMode = InterpolateMode::Nearest,
+        /// Whether first and last samples of input and output coincide, otherwise their outer edges do; `Linear` and
+        /// `Cubic` only. Default: false.
+        align_corners: bool = false,
+    }
+    init
     ///
     /// # Panics
     /// When both or none of `output_size` and `scale_factor` are set, or `align_corners` with a mode other than
     /// `Linear` and `Cubic`.
     #[track_caller]
-    pub fn init(&self) -> Upsample {
-        let (has_size, has_factor) = (self.output_size.is_some(), self.scale_factor.is_some());
-        check("upsample", has_size, has_factor, self.mode, self.align_corners);
-        Upsample {
-            output_size: self.output_size.clone(),
-            scale_factor: self.scale_factor,
-            mode: self.mode,
-            align_corners: self.align_corners,
-        }
+    |config| {
+        let (has_size, has_factor) = (config.output_size.is_some(), config.scale_factor.is_some());
+        check("upsample", has_size, has_factor, config.mode, config.align_corners);
     }
 }
 

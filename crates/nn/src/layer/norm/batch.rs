@@ -1,10 +1,10 @@
 //! Batch normalisation.
 
-use super::{check_channels, value};
+use super::{affine, check_channels, normalized_by, value};
 use crate::module::forward::forward_modules;
-use crate::{Config, Initializer, Mode, Module, Param, RunningState};
+use crate::{Config, Mode, Module, Param, RunningState};
 use kiln_backends::Dyn;
-use kiln_tensor::module::{BatchNormOptions, BatchStatistics};
+use kiln_tensor::module::BatchStatistics;
 use kiln_tensor::{Backend, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
@@ -54,9 +54,10 @@ impl BatchNormConfig {
     /// Returns the layer on a device.
     pub fn init<B: Backend>(&self, device: &B::Device) -> BatchNorm<B> {
         let channels = [self.num_features];
+        let [weight, bias] = affine(self.affine, self.num_features, device);
         BatchNorm {
-            weight: self.affine.then(|| Initializer::Ones.init(channels, device)),
-            bias: self.affine.then(|| Initializer::Zeros.init(channels, device)),
+            weight,
+            bias,
             running_mean: RunningState::new(Tensor::zeros(channels, device)),
             running_var: RunningState::new(Tensor::ones(channels, device)),
             num_features: self.num_features,
@@ -84,9 +85,7 @@ impl<B: Backend> BatchNorm<B> {
             };
             return x.map(|any| any.batch_norm_by_batch(weight, bias, self.epsilon, seen));
         }
-        let running = (self.running_mean.value().into_any(), self.running_var.value().into_any());
-        let options = BatchNormOptions { epsilon: self.epsilon, ..BatchNormOptions::default() };
-        x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0))
+        normalized_by(x, [&self.running_mean, &self.running_var], [weight, bias], self.epsilon)
     }
 
     /// Updates the running statistics with those of a batch.

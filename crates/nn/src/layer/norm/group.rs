@@ -1,8 +1,8 @@
 //! Group normalisation.
 
-use super::check_channels;
+use super::{affine, check_channels};
 use crate::module::forward::forward_modules;
-use crate::{Config, Initializer, Module, Param};
+use crate::{Config, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, module};
 
@@ -49,13 +49,8 @@ impl GroupNormConfig {
             groups > 0 && channels.is_multiple_of(groups),
             "[group_norm] {groups} groups do not divide {channels} channels"
         );
-        GroupNorm {
-            weight: self.affine.then(|| Initializer::Ones.init([channels], device)),
-            bias: self.affine.then(|| Initializer::Zeros.init([channels], device)),
-            num_groups: groups,
-            num_channels: channels,
-            epsilon: self.epsilon,
-        }
+        let [weight, bias] = affine(self.affine, channels, device);
+        GroupNorm { weight, bias, num_groups: groups, num_channels: channels, epsilon: self.epsilon }
     }
 }
 
@@ -67,8 +62,8 @@ impl<B: Backend> GroupNorm<B> {
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("group_norm", &x, self.num_channels);
-        let number = |parameter: &Option<Param<Tensor<B, 1>>>| parameter.as_ref().map(Param::val);
-        module::group_norm(x, self.num_groups, number(&self.weight), number(&self.bias), self.epsilon)
+        let [weight, bias] = [&self.weight, &self.bias].map(|parameter| parameter.as_ref().map(Param::val));
+        module::group_norm(x, self.num_groups, weight, bias, self.epsilon)
     }
 }
 

@@ -1,10 +1,9 @@
 //! Instance normalisation.
 
-use super::{check_channels, value};
+use super::{affine, check_channels, normalized_by, value};
 use crate::module::forward::forward_modules;
-use crate::{Config, Initializer, Mode, Module, Param, RunningState};
+use crate::{Config, Mode, Module, Param, RunningState};
 use kiln_backends::Dyn;
-use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{Backend, Tensor};
 
 /// Settings of an [`InstanceNorm`] layer.
@@ -59,9 +58,10 @@ impl InstanceNormConfig {
         let running = |value| {
             self.track_running_stats.then(|| RunningState::new(Tensor::full(channels, value, device)))
         };
+        let [weight, bias] = affine(self.affine, self.num_channels, device);
         InstanceNorm {
-            weight: self.affine.then(|| Initializer::Ones.init(channels, device)),
-            bias: self.affine.then(|| Initializer::Zeros.init(channels, device)),
+            weight,
+            bias,
             running_mean: running(0.0),
             running_var: running(1.0),
             num_channels: self.num_channels,
@@ -84,9 +84,7 @@ impl<B: Backend> InstanceNorm<B> {
         let (weight, bias) = (value(&self.weight), value(&self.bias));
         if let (Some(mean), Some(variance)) = (&self.running_mean, &self.running_var) {
             if !self.mode.is_training(x.engine_stack()) {
-                let running = (mean.value().into_any(), variance.value().into_any());
-                let options = BatchNormOptions { epsilon: self.epsilon, ..BatchNormOptions::default() };
-                return x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0));
+                return normalized_by(x, [mean, variance], [weight, bias], self.epsilon);
             }
             self.update(mean, variance, &x);
         }

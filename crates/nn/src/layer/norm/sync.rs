@@ -1,12 +1,11 @@
 //! Batch normalisation over the batches of several threads or processes.
 
-use super::{check_channels, value};
+use super::{check_channels, normalized_by, value};
 use crate::module::forward::forward_modules;
-use crate::{BatchNorm, Config, Initializer, Mode, Module, Param, RunningState, plain_data};
+use crate::{BatchNorm, BatchNormConfig, Config, Mode, Module, Param, RunningState, plain_data};
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
 use kiln_ir::{Collective, CollectiveKind, Op, Reduction};
-use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{Backend, DType, Tensor};
 
 /// The threads with a device each, or processes, whose batches are normalised together.
@@ -54,8 +53,9 @@ pub struct SyncBatchNormConfig {
 /// different sizes. In evaluation mode, and in a group of one member, it is [`BatchNorm`].
 ///
 /// The members of a group are threads of this process, each with a layer of its own. The group is a
-/// [`ThreadGroup`](kiln_ir::ThreadGroup), which runs on every engine, as `kiln_train::DataParallel` makes one. For other groups
-/// of several members, such as processes, the engine must run collectives. Otherwise, reading a result returns the error.
+/// [`ThreadGroup`](kiln_ir::ThreadGroup), which runs on every engine, as `kiln_train::DataParallel` makes one. For
+/// other groups of several members, such as processes, the engine must run collectives. Otherwise, reading a result
+/// returns the error.
 #[derive(Module, Clone, Debug)]
 pub struct SyncBatchNorm<B: Backend = Dyn> {
     /// `[channels]`; initialized to ones.
@@ -81,18 +81,9 @@ pub struct SyncBatchNorm<B: Backend = Dyn> {
 impl SyncBatchNormConfig {
     /// Returns the layer on a device.
     pub fn init<B: Backend>(&self, device: &B::Device) -> SyncBatchNorm<B> {
-        let channels = [self.num_features];
-        SyncBatchNorm {
-            weight: self.affine.then(|| Initializer::Ones.init(channels, device)),
-            bias: self.affine.then(|| Initializer::Zeros.init(channels, device)),
-            running_mean: RunningState::new(Tensor::zeros(channels, device)),
-            running_var: RunningState::new(Tensor::ones(channels, device)),
-            num_features: self.num_features,
-            momentum: self.momentum,
-            epsilon: self.epsilon,
-            mode: Mode::Auto,
-            group: self.group,
-        }
+        let SyncBatchNormConfig { num_features, epsilon, momentum, affine, group } = *self;
+        let layer = BatchNormConfig { num_features, epsilon, momentum, affine }.init(device);
+        SyncBatchNorm::from_batch_norm(layer, group)
     }
 }
 
@@ -127,10 +118,8 @@ impl<B: Backend> SyncBatchNorm<B> {
         if self.mode.is_training(x.engine_stack()) {
             return self.normalized_together(x);
         }
-        let (weight, bias) = (value(&self.weight), value(&self.bias));
-        let running = (self.running_mean.value().into_any(), self.running_var.value().into_any());
-        let options = BatchNormOptions { epsilon: self.epsilon, ..BatchNormOptions::default() };
-        x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0))
+        let parameters = [value(&self.weight), value(&self.bias)];
+        normalized_by(x, [&self.running_mean, &self.running_var], parameters, self.epsilon)
     }
 
     /// Normalises with the statistics of the group, and updates the running statistics. Sums are computed in at least

@@ -1,34 +1,20 @@
 //! Adaptive pooling: the number of windows is given instead of their size.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::{Backend, Int, Tensor, module};
 
 /// Defines a layer and its settings.
 macro_rules! adaptive_pool {
     ($name:ident $config:ident $function:ident $axes:literal $rank:literal $title:literal $space:literal) => {
-        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Output size: the number of windows along each dimension.
-            pub output_size: [usize; $axes],
-        }
-
-        #[doc = concat!($title, " over ", $space, ".")]
-        ///
-        /// Window `i` of `n` over `length` elements contains the elements
-        /// `floor(i length / n) .. ceil((i + 1) length / n)`.
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Output size: the number of windows along each dimension.
-            #[module(attribute)]
-            pub output_size: [usize; $axes],
-        }
-
-        impl $config {
-            /// Returns the layer.
-            pub fn init(&self) -> $name {
-                $name { output_size: self.output_size }
+        plain_module! {
+            #[doc = concat!($title, " over ", $space, ".")]
+            ///
+            /// Window `i` of `n` over `length` elements contains the elements
+            /// `floor(i length / n) .. ceil((i + 1) length / n)`.
+            $name $config {
+                /// Output size: the number of windows along each dimension.
+                output_size: [usize; $axes],
             }
         }
 

@@ -2,73 +2,29 @@
 
 use crate::layer::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Tensor};
 
 macro_rules! average_pools {
     ($($name:ident $config:ident $function:ident $with_divisor:ident $padding:ident $axes:literal $rank:literal
        $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Window size.
-            pub kernel_size: [usize; $axes],
-            /// Stride. Default (`None`): the window size.
-            pub stride: Option<[usize; $axes]>,
-            /// Zero padding, smaller than a window. Default: none.
-            #[config(default = $padding::Valid)]
-            #[config(into = $padding)]
-            pub padding: $padding,
-            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
-            /// false.
-            #[config(default = false)]
-            pub ceil_mode: bool,
-            /// Whether the divisor includes padding. Default: true.
-            #[config(default = true)]
-            pub count_include_pad: bool,
-            /// The divisor of every window's sum. Default (`None`): the number of elements.
-            pub divisor_override: Option<usize>,
-        }
-
-        #[doc = concat!("Average pooling over ", $space, ".")]
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Window size.
-            #[module(attribute)]
-            pub kernel_size: [usize; $axes],
-            /// Stride.
-            #[module(attribute)]
-            pub stride: [usize; $axes],
-            /// Zero padding.
-            #[module(attribute)]
-            pub padding: $padding,
-            /// Whether to round the number of windows up, so that the last window may extend past the end.
-            pub ceil_mode: bool,
-            /// Whether the divisor includes padding.
-            pub count_include_pad: bool,
-            /// The divisor of every window's sum; by default the number of elements.
-            #[module(attribute)]
-            pub divisor_override: Option<usize>,
-        }
-
-        impl $config {
-            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
-            #[must_use]
-            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
-                self.with_stride(Some(strides))
+        plain_module! {
+            #[doc = concat!("Average pooling over ", $space, ".")]
+            $name $config {
+                /// Window size.
+                kernel_size: [usize; $axes],
             }
-
-            /// Returns the layer.
-            pub fn init(&self) -> $name {
-                $name {
-                    kernel_size: self.kernel_size,
-                    stride: self.stride.unwrap_or(self.kernel_size),
-                    padding: self.padding,
-                    ceil_mode: self.ceil_mode,
-                    count_include_pad: self.count_include_pad,
-                    divisor_override: self.divisor_override,
-                }
+            stride $axes {
+                /// Zero padding, smaller than a window. Default: none.
+                padding: $padding = $padding::Valid => [into = $padding],
+                /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+                /// false.
+                ceil_mode: bool = false,
+                /// Whether the divisor includes padding. Default: true.
+                count_include_pad: bool = true,
+                /// The divisor of every window's sum. Default (`None`): the number of elements.
+                divisor_override: Option<usize> = None,
             }
         }
 

@@ -1,55 +1,35 @@
 //! Fractional max pooling.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::{Backend, Int, Tensor, module};
 
 macro_rules! fractional_pools {
     ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-        /// Either `output_size` or `output_ratio` is set.
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Window size.
-            pub kernel_size: [usize; $axes],
-            /// Output size: the number of windows along each dimension. Default: none.
-            pub output_size: Option<[usize; $axes]>,
-            /// Output size divided by the input size, between 0 and 1, along each dimension. Default: none.
-            pub output_ratio: Option<[f64; $axes]>,
-        }
-
-        #[doc = concat!("Fractional max pooling over ", $space, ": the maximum of windows at random positions, which")]
-        /// reduces sizes by a factor that need not be an integer ([Graham 2014](https://arxiv.org/abs/1412.6071)).
-        ///
-        /// Positions are random in training and in evaluation, as in PyTorch. They come from the device's random stream
-        /// ([`Backend::seed`]).
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Window size.
-            #[module(attribute)]
-            pub kernel_size: [usize; $axes],
-            /// Output size: the number of windows along each dimension.
-            #[module(attribute)]
-            pub output_size: Option<[usize; $axes]>,
-            /// Output size divided by the input size, along each dimension.
-            #[module(attribute)]
-            pub output_ratio: Option<[f64; $axes]>,
-        }
-
-        impl $config {
-            /// Returns the layer.
+        plain_module! {
+            #[doc = concat!("Fractional max pooling over ", $space, ": the maximum of windows at random positions, which")]
+            /// reduces sizes by a factor that need not be an integer ([Graham 2014](https://arxiv.org/abs/1412.6071)).
+            ///
+            /// Positions are random in training and in evaluation, as in PyTorch. They come from the device's random
+            /// stream ([`Backend::seed`]).
+            $name
+            /// Either `output_size` or `output_ratio` is set.
+            $config {
+                /// Window size.
+                kernel_size: [usize; $axes],
+                /// Output size: the number of windows along each dimension. Default: none.
+                output_size: Option<[usize; $axes]> = None,
+                /// Output size divided by the input size, between 0 and 1, along each dimension. Default: none.
+                output_ratio: Option<[f64; $axes]> = None,
+            }
+            init
             ///
             /// # Panics
             /// When both or none of `output_size` and `output_ratio` are set, or a ratio is not between 0 and 1.
             #[track_caller]
-            pub fn init(&self) -> $name {
-                let ratios = self.output_ratio.as_ref();
-                check_choice(self.output_size.is_some(), ratios.map(|ratios| ratios.as_slice()));
-                $name {
-                    kernel_size: self.kernel_size,
-                    output_size: self.output_size,
-                    output_ratio: self.output_ratio,
-                }
+            |config| {
+                let ratios = config.output_ratio.as_ref();
+                check_choice(config.output_size.is_some(), ratios.map(|ratios| ratios.as_slice()));
             }
         }
 

@@ -2,68 +2,27 @@
 
 use crate::layer::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Int, Tensor};
 
 macro_rules! max_pools {
     ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $padding:ident $axes:literal $rank:literal
        $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Window size.
-            pub kernel_size: [usize; $axes],
-            /// Stride. Default (`None`): the window size.
-            pub stride: Option<[usize; $axes]>,
-            /// Padding, smaller than a window with its dilation. It is never the maximum. Default: none.
-            #[config(default = $padding::Valid)]
-            #[config(into = $padding)]
-            pub padding: $padding,
-            /// Dilation: distance between window elements. Default: 1.
-            #[config(default = [1; $axes])]
-            pub dilation: [usize; $axes],
-            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
-            /// false.
-            #[config(default = false)]
-            pub ceil_mode: bool,
-        }
-
-        #[doc = concat!("Max pooling over ", $space, ".")]
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Window size.
-            #[module(attribute)]
-            pub kernel_size: [usize; $axes],
-            /// Stride.
-            #[module(attribute)]
-            pub stride: [usize; $axes],
-            /// Padding. It is never the maximum.
-            #[module(attribute)]
-            pub padding: $padding,
-            /// Dilation: distance between window elements.
-            #[module(attribute)]
-            pub dilation: [usize; $axes],
-            /// Whether to round the number of windows up, so that the last window may extend past the end.
-            pub ceil_mode: bool,
-        }
-
-        impl $config {
-            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
-            #[must_use]
-            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
-                self.with_stride(Some(strides))
+        plain_module! {
+            #[doc = concat!("Max pooling over ", $space, ".")]
+            $name $config {
+                /// Window size.
+                kernel_size: [usize; $axes],
             }
-
-            /// Returns the layer.
-            pub fn init(&self) -> $name {
-                $name {
-                    kernel_size: self.kernel_size,
-                    stride: self.stride.unwrap_or(self.kernel_size),
-                    padding: self.padding,
-                    dilation: self.dilation,
-                    ceil_mode: self.ceil_mode,
-                }
+            stride $axes {
+                /// Padding, smaller than a window with its dilation. It is never the maximum. Default: none.
+                padding: $padding = $padding::Valid => [into = $padding],
+                /// Dilation: distance between window elements. Default: 1.
+                dilation: [usize; $axes] = [1; $axes],
+                /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+                /// false.
+                ceil_mode: bool = false,
             }
         }
 

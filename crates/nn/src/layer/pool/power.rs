@@ -1,58 +1,25 @@
 //! Power-average pooling.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Module};
+use crate::module::plain::plain_module;
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Tensor};
 
 macro_rules! power_pools {
     ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
-        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// The exponent `p`, positive and finite: 1 is sum pooling, and large values approach max pooling.
-            pub norm_type: f64,
-            /// Window size.
-            pub kernel_size: [usize; $axes],
-            /// Stride. Default (`None`): the window size.
-            pub stride: Option<[usize; $axes]>,
-            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
-            /// false.
-            #[config(default = false)]
-            pub ceil_mode: bool,
-        }
-
-        #[doc = concat!("Power-average pooling over ", $space, ": `(Σ x^p)^(1/p)` of each window.")]
-        /// Where the sum is 0, its gradient is 0. For an odd or fractional `p` the inputs should not be negative.
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// The exponent `p`.
-            pub norm_type: f64,
-            /// Window size.
-            #[module(attribute)]
-            pub kernel_size: [usize; $axes],
-            /// Stride.
-            #[module(attribute)]
-            pub stride: [usize; $axes],
-            /// Whether to round the number of windows up, so that the last window may extend past the end.
-            pub ceil_mode: bool,
-        }
-
-        impl $config {
-            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
-            #[must_use]
-            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
-                self.with_stride(Some(strides))
+        plain_module! {
+            #[doc = concat!("Power-average pooling over ", $space, ": `(Σ x^p)^(1/p)` of each window.")]
+            /// Where the sum is 0, its gradient is 0. For an odd or fractional `p` the inputs should not be negative.
+            $name $config {
+                /// The exponent `p`, positive and finite: 1 is sum pooling, and large values approach max pooling.
+                norm_type: f64,
+                /// Window size.
+                kernel_size: [usize; $axes],
             }
-
-            /// Returns the layer.
-            pub fn init(&self) -> $name {
-                $name {
-                    norm_type: self.norm_type,
-                    kernel_size: self.kernel_size,
-                    stride: self.stride.unwrap_or(self.kernel_size),
-                    ceil_mode: self.ceil_mode,
-                }
+            stride $axes {
+                /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+                /// false.
+                ceil_mode: bool = false,
             }
         }
 

@@ -1,53 +1,25 @@
 //! Max unpooling.
 
-use crate::{Config, ForwardModule, Module};
+use crate::ForwardModule;
+use crate::module::plain::plain_module;
 use kiln_tensor::{Backend, Int, Tensor, module};
 
 macro_rules! unpools {
     ($($name:ident $config:ident $function:ident $pool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer: those of")]
-        #[doc = concat!("the [`", stringify!($pool), "`](crate::", stringify!($pool), ") that it reverses.")]
-        #[derive(Config, Clone, Debug, PartialEq)]
-        pub struct $config {
-            /// Window size.
-            pub kernel_size: [usize; $axes],
-            /// Stride. Default (`None`): the window size.
-            pub stride: Option<[usize; $axes]>,
-            /// Padding at both ends of each dimension. Default: 0.
-            #[config(default = [0; $axes])]
-            pub padding: [usize; $axes],
-        }
-
-        #[doc = concat!("Max unpooling over ", $space, ": writes each element to the position of the maximum that")]
-        #[doc = concat!("[`", stringify!($pool), "`](crate::", stringify!($pool), ")")]
-        /// found, and zeros elsewhere. Of duplicate positions, the last element is stored.
-        #[derive(Module, Clone, Debug)]
-        pub struct $name {
-            /// Window size.
-            #[module(attribute)]
-            pub kernel_size: [usize; $axes],
-            /// Stride.
-            #[module(attribute)]
-            pub stride: [usize; $axes],
-            /// Padding at both ends of each dimension.
-            #[module(attribute)]
-            pub padding: [usize; $axes],
-        }
-
-        impl $config {
-            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
-            #[must_use]
-            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
-                self.with_stride(Some(strides))
+        plain_module! {
+            #[doc = concat!("Max unpooling over ", $space, ": writes each element to the position of the maximum that")]
+            #[doc = concat!("[`", stringify!($pool), "`](crate::", stringify!($pool), ")")]
+            /// found, and zeros elsewhere. Of duplicate positions, the last element is stored.
+            $name
+            #[doc = concat!("They are those of the [`", stringify!($pool), "`](crate::", stringify!($pool), ") that it")]
+            /// reverses.
+            $config {
+                /// Window size.
+                kernel_size: [usize; $axes],
             }
-
-            /// Returns the layer.
-            pub fn init(&self) -> $name {
-                $name {
-                    kernel_size: self.kernel_size,
-                    stride: self.stride.unwrap_or(self.kernel_size),
-                    padding: self.padding,
-                }
+            stride $axes {
+                /// Padding at both ends of each dimension. Default: 0.
+                padding: [usize; $axes] = [0; $axes],
             }
         }
 
