@@ -110,10 +110,10 @@ fn feature(words: &[String]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     fn said(words: &[&str]) -> (String, String) {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let fuzzer = fuzzer(&Workspace::default(), &words);
+        let fuzzer = fuzzer(&Workspace::default(), &owned(words));
         (process::describe(&fuzzer.build), process::describe(&fuzzer.run))
     }
 
