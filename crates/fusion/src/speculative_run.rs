@@ -22,17 +22,17 @@ use kiln_ir::{Op, Scalar, TensorType};
 pub(crate) const PREFIX: usize = 16;
 
 /// The minimum number of ready steps for which switching from recording to running is worthwhile.
-const LEAST_STEPS: usize = 4;
+const MIN_STEPS: usize = 4;
 
 /// Speculative execution stops before a step that could overwrite an operand of at least this many bytes.
-const LEAST_OVERWRITTEN: usize = 1 << 20;
+const MIN_OVERWRITTEN: usize = 1 << 20;
 
 /// The number of successive equal plans of recordings with one beginning before the plan is predicted: initial and
 /// maximum. It doubles on each misprediction.
 const AGREED: [u32; 2] = [2, 64];
 
-/// The maximum number of beginnings, about 100 bytes each. Beyond it, those of freed plans are dropped, or all.
-const MOST_BEGINNINGS: usize = 1 << 14;
+/// The maximum number of predictions, about 100 bytes each. Beyond it, those of freed plans are dropped, or all.
+const MAX_PREDICTIONS: usize = 1 << 14;
 
 /// The predicted plan of a recording.
 #[derive(Default)]
@@ -40,13 +40,13 @@ pub(crate) enum Expected {
     #[default]
     Anything,
     /// The predicted plan, which matches all entries so far.
-    Plan(Box<HeadStart>),
+    Plan(Box<SpeculativeRun>),
     /// The prediction was wrong; the number of steps that ran for nothing.
     Other(usize),
 }
 
 /// The progress of a predicted plan while the recording is compared with it.
-pub(crate) struct HeadStart {
+pub(crate) struct SpeculativeRun {
     plan: Arc<Plan>,
     progress: Progress,
     /// The plain numbers of the steps.
@@ -78,11 +78,11 @@ impl EarlyRun {
 impl Recording {
     /// Takes the ready steps of the predicted plan, with everything they use.
     pub(crate) fn early(&mut self) -> Option<EarlyRun> {
-        let Recording { expected: Expected::Plan(start), first, .. } = self else { return None };
-        start.numbers.extend(&self.numbers[start.numbers.len()..]);
-        let end = start.provide(&self.externals);
-        let (progress, numbers) = (core::mem::take(&mut start.progress), core::mem::take(&mut start.numbers));
-        Some(EarlyRun { plan: start.plan.clone(), progress, numbers, end, first: *first })
+        let Recording { expected: Expected::Plan(run), first, .. } = self else { return None };
+        run.numbers.extend(&self.numbers[run.numbers.len()..]);
+        let end = run.provide(&self.externals);
+        let (progress, numbers) = (core::mem::take(&mut run.progress), core::mem::take(&mut run.numbers));
+        Some(EarlyRun { plan: run.plan.clone(), progress, numbers, end, first: *first })
     }
 
     /// Returns the progress to the recording. Meanwhile, another thread may have recorded an op that does not match the
@@ -93,7 +93,7 @@ impl Recording {
         }
         match &mut self.expected {
             Expected::Anything => {}
-            Expected::Plan(start) => (start.progress, start.numbers) = (run.progress, run.numbers),
+            Expected::Plan(plan) => (plan.progress, plan.numbers) = (run.progress, run.numbers),
             Expected::Other(steps) => *steps = run.progress.next,
         }
     }
@@ -104,16 +104,16 @@ impl Shared {
     pub(crate) fn follow(&self, recording: &mut Recording) -> bool {
         match &recording.expected {
             Expected::Anything if recording.entries.len() == PREFIX => {
-                let plan = recording.beginning.and_then(|hash| self.beginnings.lock().expected(hash));
-                if let Some(start) = plan.and_then(|(plan, end)| HeadStart::new(plan, end, recording)) {
-                    let Structure { externals, alive, .. } = &start.plan.structure;
+                let plan = recording.beginning.and_then(|hash| self.predictor.lock().expected(hash));
+                if let Some(run) = plan.and_then(|(plan, end)| SpeculativeRun::new(plan, end, recording)) {
+                    let Structure { externals, alive, .. } = &run.plan.structure;
                     recording.externals.reserve(externals.len());
                     recording.cells.reserve(alive.len());
-                    recording.expected = Expected::Plan(Box::new(start));
+                    recording.expected = Expected::Plan(Box::new(run));
                 }
                 false
             }
-            Expected::Plan(start) => start.has_work(),
+            Expected::Plan(run) => run.has_work(),
             Expected::Anything | Expected::Other(_) => false,
         }
     }
@@ -129,17 +129,17 @@ impl Shared {
     ) -> Progress {
         let Some(hash) = beginning else { return plan.begin() };
         let (progress, lost) = match expected {
-            Expected::Plan(start) if Arc::ptr_eq(&start.plan, plan) => (Some(start.progress), 0),
-            Expected::Plan(start) => (None, start.progress.next),
+            Expected::Plan(run) if Arc::ptr_eq(&run.plan, plan) => (Some(run.progress), 0),
+            Expected::Plan(run) => (None, run.progress.next),
             Expected::Other(steps) => (None, steps),
             Expected::Anything => (None, 0),
         };
         let is_overwritten = |place: usize| {
             let external: &External = &externals[place];
-            external.is_kept_here() && external.ty.num_bytes() >= LEAST_OVERWRITTEN
+            external.is_kept_here() && external.ty.num_bytes() >= MIN_OVERWRITTEN
         };
-        let end = if self.limits.head_start { plan.first_last_use(is_overwritten) } else { 0 };
-        self.beginnings.lock().learn(hash, plan, end, lost > 0);
+        let end = if self.limits.speculates { plan.first_last_use(is_overwritten) } else { 0 };
+        self.predictor.lock().learn(hash, plan, end, lost > 0);
         let early = progress.as_ref().map_or(0, |progress| progress.next);
         self.counters.steps_early.fetch_add(early, Ordering::Relaxed);
         self.counters.steps_lost.fetch_add(lost, Ordering::Relaxed);
@@ -147,14 +147,14 @@ impl Shared {
     }
 }
 
-impl HeadStart {
+impl SpeculativeRun {
     /// Starts a predicted plan for a recording, if its entries match the start of the plan.
-    fn new(plan: Arc<Plan>, end: usize, recording: &Recording) -> Option<HeadStart> {
+    fn new(plan: Arc<Plan>, end: usize, recording: &Recording) -> Option<SpeculativeRun> {
         let begins = plan.structure.entries.starts_with(&recording.entries);
         let progress = plan.begin();
         let (numbers, entries) = (Vec::new(), recording.entries.len());
-        let mut start = HeadStart { plan, progress, numbers, entries, externals: 0, end };
-        (begins && start.has_externals(&recording.externals)).then_some(start)
+        let mut run = SpeculativeRun { plan, progress, numbers, entries, externals: 0, end };
+        (begins && run.has_externals(&recording.externals)).then_some(run)
     }
 
     pub(crate) fn plan(&self) -> &Arc<Plan> {
@@ -195,7 +195,7 @@ impl HeadStart {
 
     /// Whether there are steps to run.
     fn has_work(&self) -> bool {
-        let last = self.progress.next + LEAST_STEPS - 1;
+        let last = self.progress.next + MIN_STEPS - 1;
         last < self.end && self.plan.is_recorded(last, self.entries)
     }
 
@@ -215,11 +215,11 @@ impl HeadStart {
 
 /// The predictor: the last plan of the recordings with each beginning.
 #[derive(Default)]
-pub(crate) struct Beginnings {
-    by_hash: BTreeMap<u64, Beginning>,
+pub(crate) struct PlanPredictor {
+    by_hash: BTreeMap<u64, Prediction>,
 }
 
-struct Beginning {
+struct Prediction {
     /// The last plan.
     plan: Weak<Plan>,
     end: usize,
@@ -229,35 +229,35 @@ struct Beginning {
     needed: u32,
 }
 
-impl Beginnings {
+impl PlanPredictor {
     /// The predicted plan of a recording with this beginning, and the step at which speculative execution ends: 0 for
     /// none.
     fn expected(&self, hash: u64) -> Option<(Arc<Plan>, usize)> {
-        let beginning = self.by_hash.get(&hash)?;
-        let is_sure = beginning.agreed >= beginning.needed;
-        Some((beginning.plan.upgrade().filter(|_| is_sure)?, beginning.end))
+        let prediction = self.by_hash.get(&hash)?;
+        let is_sure = prediction.agreed >= prediction.needed;
+        Some((prediction.plan.upgrade().filter(|_| is_sure)?, prediction.end))
     }
 
     /// Updates the predictor with the plan of a recording, and whether the prediction was wrong.
     fn learn(&mut self, hash: u64, plan: &Arc<Plan>, end: usize, was_wrong: bool) {
-        if self.by_hash.len() >= MOST_BEGINNINGS && !self.by_hash.contains_key(&hash) {
-            self.by_hash.retain(|_, beginning| beginning.plan.strong_count() > 0);
-            if self.by_hash.len() > MOST_BEGINNINGS / 2 {
+        if self.by_hash.len() >= MAX_PREDICTIONS && !self.by_hash.contains_key(&hash) {
+            self.by_hash.retain(|_, prediction| prediction.plan.strong_count() > 0);
+            if self.by_hash.len() > MAX_PREDICTIONS / 2 {
                 self.by_hash.clear();
             }
         }
         let [at_first, at_most] = AGREED;
-        let new = || Beginning { plan: Weak::new(), end, agreed: 0, needed: at_first };
-        let beginning = self.by_hash.entry(hash).or_insert_with(new);
-        if core::ptr::eq(beginning.plan.as_ptr(), Arc::as_ptr(plan)) {
-            beginning.agreed = beginning.agreed.saturating_add(1);
+        let new = || Prediction { plan: Weak::new(), end, agreed: 0, needed: at_first };
+        let prediction = self.by_hash.entry(hash).or_insert_with(new);
+        if core::ptr::eq(prediction.plan.as_ptr(), Arc::as_ptr(plan)) {
+            prediction.agreed = prediction.agreed.saturating_add(1);
         } else {
-            beginning.agreed = 0;
-            beginning.plan = Arc::downgrade(plan);
+            prediction.agreed = 0;
+            prediction.plan = Arc::downgrade(plan);
         }
         if was_wrong {
-            beginning.needed = (2 * beginning.needed).min(at_most);
+            prediction.needed = (2 * prediction.needed).min(at_most);
         }
-        beginning.end = end;
+        prediction.end = end;
     }
 }

@@ -14,7 +14,7 @@ use crate::source::{TensorContents, TensorInfo, WeightFormat};
 
 /// The type of a tensor, and where its elements are.
 #[derive(Clone, Debug)]
-pub(crate) struct LocatedTensor {
+pub(crate) struct TensorSpans {
     shape: Shape,
     dtype: Option<DType>,
     /// The name of the dtype in the file.
@@ -31,7 +31,7 @@ pub(crate) enum Elements {
     Decoded(TensorData),
 }
 
-impl LocatedTensor {
+impl TensorSpans {
     /// Describes the tensor at these ranges.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl LocatedTensor {
         name: &str,
         (shape, dtype, dtype_name): (Shape, Option<DType>, String),
         ranges: Vec<Range<u64>>,
-    ) -> Result<LocatedTensor> {
+    ) -> Result<TensorSpans> {
         let held: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let needed = |dtype: DType| shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
         if let Some(dtype) = dtype
@@ -51,13 +51,13 @@ impl LocatedTensor {
             let at = ranges.first().map_or(0, |range| range.start);
             return Err(StoreError::malformed(path, at, problem));
         }
-        Ok(LocatedTensor { shape, dtype, dtype_name, elements: Elements::Ranges(ranges) })
+        Ok(TensorSpans { shape, dtype, dtype_name, elements: Elements::Ranges(ranges) })
     }
 
     /// Describes a tensor whose values the reader decoded.
-    pub(crate) fn decoded(data: TensorData, dtype_name: String) -> LocatedTensor {
+    pub(crate) fn decoded(data: TensorData, dtype_name: String) -> TensorSpans {
         let (shape, dtype) = (*data.shape(), Some(data.dtype()));
-        LocatedTensor { shape, dtype, dtype_name, elements: Elements::Decoded(data) }
+        TensorSpans { shape, dtype, dtype_name, elements: Elements::Decoded(data) }
     }
 
     /// The dtype; `None` if Kiln does not support it.
@@ -112,30 +112,30 @@ impl LocatedTensor {
     }
 }
 
-/// A file of located tensors: the whole of a reader after parsing.
+/// A file of tensors at spans: the whole of a reader after parsing.
 #[derive(Debug)]
-pub(crate) struct LocatedFile {
+pub(crate) struct SpanFile {
     bytes: FileBytes,
     format: WeightFormat,
     /// Names in the order of the file.
     names: Vec<String>,
-    tensors: HashMap<String, LocatedTensor>,
+    tensors: HashMap<String, TensorSpans>,
     /// Text by key.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
-impl LocatedFile {
+impl SpanFile {
     /// A file without tensors.
-    pub(crate) fn new(bytes: FileBytes, format: WeightFormat) -> LocatedFile {
+    pub(crate) fn new(bytes: FileBytes, format: WeightFormat) -> SpanFile {
         let (names, tensors, metadata) = Default::default();
-        LocatedFile { bytes, format, names, tensors, metadata }
+        SpanFile { bytes, format, names, tensors, metadata }
     }
 
     /// Adds a tensor.
     ///
     /// # Errors
     /// When there is one of that name.
-    pub(crate) fn insert(&mut self, name: &str, tensor: LocatedTensor) -> Result<()> {
+    pub(crate) fn insert(&mut self, name: &str, tensor: TensorSpans) -> Result<()> {
         if self.tensors.insert(name.to_owned(), tensor).is_some() {
             let (file, name) = (self.bytes.path().to_owned(), name.to_owned());
             return Err(StoreError::Duplicate { file, name });
@@ -157,7 +157,7 @@ impl LocatedFile {
     }
 
     pub(crate) fn info(&self, name: &str) -> Option<TensorInfo> {
-        self.tensors.get(name).map(LocatedTensor::info)
+        self.tensors.get(name).map(TensorSpans::info)
     }
 
     pub(crate) fn contents(&self, name: &str) -> Result<TensorContents> {
@@ -171,8 +171,8 @@ impl LocatedFile {
 }
 
 /// Implements the constructors of a reader and [`TensorSource`](crate::TensorSource) for a struct around a
-/// [`LocatedFile`]. Its `parse` reads the bytes of a file.
-macro_rules! located_source {
+/// [`SpanFile`]. Its `parse` reads the bytes of a file.
+macro_rules! span_source {
     ($reader:ident) => {
         impl $reader {
             /// Opens a file. Files of at least 1 MiB are memory-mapped where the system supports it.
@@ -224,4 +224,4 @@ macro_rules! located_source {
     };
 }
 
-pub(crate) use located_source;
+pub(crate) use span_source;
