@@ -18,7 +18,7 @@ use crate::subnormal::has_small_numbers;
 use crate::trial::Trial;
 use gradient::Projection;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{Engine, expanding};
+use kiln_ir::{Engine, Instruction, expanding};
 use kiln_suite::check::Subnormals;
 use kiln_suite::engines::{cpu, router};
 use std::cell::RefCell;
@@ -201,6 +201,15 @@ impl Failure {
         Failure { check, op: None, instruction: None, message: message.into() }
     }
 
+    pub(crate) fn of_instruction(
+        check: Check,
+        number: usize,
+        instruction: &Instruction,
+        message: String,
+    ) -> Failure {
+        Failure { check, op: Some(instruction.op.name().into()), instruction: Some(number), message }
+    }
+
     /// Whether both failures have the same cause: a smaller trial must fail for the same reason.
     pub fn is_like(&self, other: &Failure) -> bool {
         let panics = |failure: &Failure| failure.message.contains("panicked");
@@ -335,8 +344,7 @@ fn at_slot(trial: &Trial, slot: usize, check: Check, message: String) -> Failure
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
         first += instruction.results.len();
         if slot < first && slot >= trial.program.inputs.len() {
-            let op = Some(instruction.op.name().into());
-            return Failure { check, op, instruction: Some(number), message };
+            return Failure::of_instruction(check, number, instruction, message);
         }
     }
     Failure::whole(check, message)

@@ -60,6 +60,12 @@ impl Args {
     }
 }
 
+/// The words of a command line.
+#[cfg(test)]
+pub(crate) fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,8 +73,7 @@ mod tests {
     const ACCEPTS: Accepts = Accepts { flags: &["--list"], options: &["--only"], words: true };
 
     fn parse(words: &[&str]) -> Result<Args, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Args::parse(&words, &ACCEPTS)
+        Args::parse(&owned(words), &ACCEPTS)
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) fn attacker(workspace: &Workspace, words: &[&str]) -> Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
     use crate::process;
 
     #[test]
@@ -47,10 +48,7 @@ mod tests {
 
     #[test]
     fn unknown_and_repeated_options_are_errors() {
-        let error = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words).unwrap_err()
-        };
+        let error = |words: &[&str]| run(&owned(words)).unwrap_err();
         assert!(error(&["--long"]).contains("--long"));
         assert!(error(&["--only"]).contains("--only needs a value"));
         assert!(error(&["--only", "a", "--only=b"]).contains("given twice"));

@@ -95,10 +95,10 @@ fn raw_first(words: &[String]) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     fn said(words: &[&str]) -> (String, String) {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let fuzzer = fuzzer(&Workspace::default(), &words);
+        let fuzzer = fuzzer(&Workspace::default(), &owned(words));
         (process::describe(&fuzzer.build), process::describe(&fuzzer.run))
     }
 

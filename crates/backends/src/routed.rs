@@ -56,12 +56,12 @@ where
         with_engine::<Router<T>, _>(Engine::reset_statistics);
     }
 
-    /// When operands move by themselves. Default: [`TransferPolicy::MoveSmaller`].
+    /// When operands are transferred automatically. Default: [`TransferPolicy::MoveSmaller`].
     pub fn transfer_policy() -> TransferPolicy {
         with_engine::<Router<T>, _>(Engine::policy)
     }
 
-    /// Sets when operands move by themselves, from now on, for all tensors of this backend in the process.
+    /// Sets when operands are transferred automatically, from now on, for all tensors of this backend in the process.
     ///
     /// ```
     /// use kiln_backends::router::{TransferPolicy, duo::MultiDevice};

@@ -70,7 +70,7 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 /// Maximum size of the file, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Tools for Kiln programs.
 #[derive(Debug, Parser)]
@@ -164,12 +164,12 @@ fn read(file: &str) -> Result<String, String> {
     };
     let mut text = String::new();
     let length = if file == "-" {
-        std::io::stdin().lock().take(MOST_BYTES + 1).read_to_string(&mut text)
+        std::io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text)
     } else {
-        std::fs::File::open(file).map_err(failed)?.take(MOST_BYTES + 1).read_to_string(&mut text)
+        std::fs::File::open(file).map_err(failed)?.take(MAX_BYTES + 1).read_to_string(&mut text)
     };
-    if length.map_err(failed)? as u64 > MOST_BYTES {
-        return Err(format!("{file} is longer than {MOST_BYTES} bytes"));
+    if length.map_err(failed)? as u64 > MAX_BYTES {
+        return Err(format!("{file} is longer than {MAX_BYTES} bytes"));
     }
     Ok(text)
 }

@@ -165,7 +165,7 @@ fn parse(text: &str) -> Option<Choice> {
 fn load(choice: &Choice) -> Result<Option<Blas>> {
     match choice {
         Choice::Off => Ok(None),
-        // A file of that name that cannot be used is as good as none: nobody asked for it.
+        // A file of that name that cannot be used counts as absent.
         Choice::Any => Ok(VENDORS.iter().find_map(|vendor| open_vendor(vendor).ok())),
         Choice::File(path) => open(path, &path.display().to_string()).map(Some).map_err(|problem| {
             missing(&format!("`{}`, which KILN_BLAS names, cannot be used: {problem}", path.display()))

@@ -269,8 +269,8 @@ fn apply<const N: usize>(
     if n <= TILE
         && let Some(few) = SmallOperands::gather(&inputs, ty, dtypes)
     {
-        return if n <= LEAST {
-            few.run::<LEAST>(inputs, ty, dtypes, n, &call)
+        return if n <= MIN_TILE {
+            few.run::<MIN_TILE>(inputs, ty, dtypes, n, &call)
         } else {
             few.run::<TILE>(inputs, ty, dtypes, n, &call)
         };
@@ -329,7 +329,7 @@ struct SmallOperands<const N: usize> {
 }
 
 /// The tile length for which a tile takes one or two cache lines.
-const LEAST: usize = 16;
+const MIN_TILE: usize = 16;
 
 impl<const N: usize> SmallOperands<N> {
     /// Collects the operands; `None` if one is strided, poisoned, or of another engine.

@@ -32,7 +32,7 @@ const ACCUMULATORS: usize = 16 << 10;
 /// The wanted number of tasks of a column reduction for each thread, if there is enough work, and the minimum columns of
 /// each task. More columns read memory in longer pieces.
 const TASKS_PER_THREAD: usize = 4;
-const LEAST_COLUMNS: usize = 64;
+const MIN_COLUMNS: usize = 64;
 
 /// Columns per task that merges blocks of rows.
 const MERGED: usize = 256;
@@ -390,7 +390,7 @@ impl ColumnPlan {
         let rows = reduced.num_elements();
         let blocks = rows.div_ceil(BLOCK);
         let tasks_of_rows = outer.num_elements() * blocks;
-        let narrow = width.div_ceil(tasks.div_ceil(tasks_of_rows)).max(LEAST_COLUMNS);
+        let narrow = width.div_ceil(tasks.div_ceil(tasks_of_rows)).max(MIN_COLUMNS);
         let most = (ACCUMULATORS / lane).min(narrow).min(width);
         let mut plan = ColumnPlan { outer, width, step, reduced, rows, blocks, most, share: 1, shares: 1 };
         plan.share = blocks.div_ceil(tasks.div_ceil(plan.parts()));

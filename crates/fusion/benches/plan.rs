@@ -18,7 +18,7 @@ const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
 /// The limit on the growth of the time for each op, from 10³ ops on: regions have their full size by then. Graphs of
 /// 10⁵ ops do not fit the caches, which takes up to 3 times as long; a pass of quadratic time takes 100 times as long.
-const MOST_GROWTH: f64 = 5.0;
+const MAX_GROWTH: f64 = 5.0;
 
 /// A growth that is measured is measured again: another process may have had the processor.
 const TRIES: usize = 3;
@@ -49,13 +49,13 @@ fn main() -> ExitCode {
         for (kind, measure) in [("plan", plan as fn(&Program)), ("run", run)] {
             let (times, growth) = measured(*build, measure);
             let times: Vec<String> = times.iter().map(|time| format!("{time:>9.0}")).collect();
-            let verdict = if growth > MOST_GROWTH { "  grows" } else { "" };
+            let verdict = if growth > MAX_GROWTH { "  grows" } else { "" };
             println!("{:<34}{}{growth:>9.2}{verdict}", format!("{name}, {kind}"), times.concat());
-            grows |= growth > MOST_GROWTH;
+            grows |= growth > MAX_GROWTH;
         }
     }
     if grows {
-        println!("the time for each op must not grow by more than {MOST_GROWTH} from 1000 ops on");
+        println!("the time for each op must not grow by more than {MAX_GROWTH} from 1000 ops on");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -72,7 +72,7 @@ fn measured(build: Build, measure: fn(&Program)) -> (Vec<f64>, f64) {
         if best.as_ref().is_none_or(|(_, least)| growth < *least) {
             best = Some((times, growth));
         }
-        if growth <= MOST_GROWTH {
+        if growth <= MAX_GROWTH {
             break;
         }
     }

@@ -9,7 +9,7 @@ use kiln_ir::{FxHasher, Program};
 
 /// The default size limit of the plan cache in bytes; the least recently used plan is evicted. A training step of some
 /// 1,500 ops takes about 0.8 MiB for each set of shapes.
-const MOST_BYTES: usize = 384 << 20;
+const MAX_BYTES: usize = 384 << 20;
 
 /// The plan cache: plans by exact structure, and templates for structures of other lengths.
 pub(crate) struct Plans {
@@ -27,7 +27,7 @@ impl Default for Plans {
         #[cfg(not(feature = "std"))]
         let set = None;
         let mut plans = Plans { plans: LruCache::new(0), templates: LruCache::new(0) };
-        plans.set_limit(set.unwrap_or(MOST_BYTES));
+        plans.set_limit(set.unwrap_or(MAX_BYTES));
         plans
     }
 }
@@ -167,8 +167,8 @@ impl Programs {
     /// Removes expired entries if the bound is reached.
     fn forget(&mut self) {
         /// The minimum bound: fewer entries are not worth a sweep.
-        const LEAST: usize = 256;
-        if self.by_hash.len() <= self.bound.max(LEAST) {
+        const MIN_BOUND: usize = 256;
+        if self.by_hash.len() <= self.bound.max(MIN_BOUND) {
             return;
         }
         self.by_hash.retain(|_, same| {

@@ -2,7 +2,6 @@
 
 use crate::cache::{Plans, Programs};
 use crate::check::Comparisons;
-use crate::head_start::Beginnings;
 use crate::lazy::{Lazy, into_inner};
 use crate::limits::Limits;
 use crate::lock::Mutex;
@@ -10,6 +9,7 @@ use crate::loops::Bodies;
 use crate::mode::Mode;
 use crate::plan::{Plan, Planner, Structure};
 use crate::queue::Queue;
+use crate::speculative_run::PlanPredictor;
 #[cfg(feature = "std")]
 use crate::threads::ThreadQueues;
 use alloc::boxed::Box;
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Those of [`Mode::Check`].
     pub(crate) comparisons: Comparisons,
     plans: Mutex<Plans>,
-    pub(crate) beginnings: Mutex<Beginnings>,
+    pub(crate) predictor: Mutex<PlanPredictor>,
     programs: Mutex<Programs>,
     pub(crate) bodies: Mutex<Bodies>,
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -112,7 +112,7 @@ impl Fusion {
 
     /// A layer that plans as `shared` does, around an engine that records the steps of its plans.
     pub(crate) fn planning(shared: &Shared, recorder: Arc<dyn Engine>) -> Fusion {
-        let limits = Limits { head_start: false, ..shared.limits };
+        let limits = Limits { speculates: false, ..shared.limits };
         Fusion::with_limits(recorder, Mode::On, shared.native, limits)
     }
 
@@ -125,7 +125,7 @@ impl Fusion {
             counters: Counters::default(),
             comparisons: Comparisons::default(),
             plans: Mutex::default(),
-            beginnings: Mutex::default(),
+            predictor: Mutex::default(),
             programs: Mutex::default(),
             bodies: Mutex::default(),
             queues: Mutex::default(),

@@ -50,7 +50,6 @@ extern crate std;
 mod cache;
 mod check;
 mod explain;
-mod head_start;
 mod layer;
 mod lazy;
 mod limits;
@@ -60,6 +59,7 @@ mod mode;
 mod plan;
 mod queue;
 mod record;
+mod speculative_run;
 #[cfg(feature = "std")]
 mod threads;
 

@@ -32,7 +32,7 @@ pub(crate) struct Limits {
     /// Whether [`Op::Recover`](kiln_ir::Op::Recover) may select past the poison of values that were never stored.
     pub(crate) selects_past_poison: bool,
     /// Whether predicted plans execute speculatively.
-    pub(crate) head_start: bool,
+    pub(crate) speculates: bool,
     /// Whether regions compute the bits of their ops run one by one.
     pub(crate) exact: bool,
     /// The maximum number of operations of a kernel. Loads count; equal operations count once.
@@ -84,7 +84,7 @@ impl Limits {
             kept_bytes: usize::try_from(kept_bytes).unwrap_or(usize::MAX),
             indexed_loads: machine.indexed_loads,
             selects_past_poison: machine.host_errors,
-            head_start: machine.asynchronous,
+            speculates: machine.asynchronous,
             exact: machine.exact_regions,
             kernel_ops: machine.kernel_ops.min(Nest::MAX_VALUES),
             // One binding is reserved for a result.
@@ -119,7 +119,7 @@ mod tests {
             kept_bytes: 512 << 20,
             indexed_loads: false,
             selects_past_poison: true,
-            head_start: false,
+            speculates: false,
             exact: true,
             kernel_ops: 256,
             inputs: 32,
@@ -145,7 +145,7 @@ mod tests {
             kept_bytes: 5 << 30,
             indexed_loads: false,
             selects_past_poison: false,
-            head_start: true,
+            speculates: true,
             exact: false,
             kernel_ops: 256,
             inputs: 32,
@@ -184,7 +184,7 @@ mod tests {
             (Machine { workgroup: 256, ..gpu }, Limits { columns: false, ..limits }),
             (small, Limits { kept_bytes: 512 << 20, ..limits }),
             (Machine { memory_bytes: None, ..gpu }, Limits { kept_bytes: 512 << 20, ..limits }),
-            (Machine { asynchronous: false, ..gpu }, Limits { head_start: false, ..limits }),
+            (Machine { asynchronous: false, ..gpu }, Limits { speculates: false, ..limits }),
             (
                 Machine { bindings: Some(8), ..gpu },
                 Limits { bindings: Some(8), inputs: 7, fuse_epilogues: false, ..limits },

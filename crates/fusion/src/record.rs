@@ -1,8 +1,8 @@
 //! The recording: pending ops and the sources of their operands.
 
-use crate::head_start::{Expected, PREFIX};
 use crate::lazy::{Cell, take};
 use crate::plan::{Plan, Structure};
+use crate::speculative_run::{Expected, PREFIX};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -94,7 +94,7 @@ impl Recording {
     /// The number of pending ops.
     pub(crate) fn len(&self) -> usize {
         match &self.expected {
-            Expected::Plan(start) => start.entries(),
+            Expected::Plan(run) => run.entries(),
             Expected::Anything | Expected::Other(_) => self.entries.len(),
         }
     }
@@ -105,8 +105,8 @@ impl Recording {
 
     /// Appends an op with resolved operands; the caller appends the cells of its results.
     pub(crate) fn add(&mut self, op: &Op, operands: SmallVec<[Source; 3]>, results: &[TensorType]) {
-        if let Expected::Plan(start) = &mut self.expected {
-            if start.matches_next((op, &operands, results), &self.externals) {
+        if let Expected::Plan(run) = &mut self.expected {
+            if run.matches_next((op, &operands, results), &self.externals) {
                 return;
             }
             self.write_out();
@@ -119,9 +119,9 @@ impl Recording {
 
     /// Materializes the entries that match the expected plan and were not stored.
     fn write_out(&mut self) {
-        let Expected::Plan(start) = &self.expected else { return };
-        let (plan, entries) = (start.plan().clone(), start.entries());
-        self.expected = Expected::Other(start.steps());
+        let Expected::Plan(run) = &self.expected else { return };
+        let (plan, entries) = (run.plan().clone(), run.entries());
+        self.expected = Expected::Other(run.steps());
         for entry in &plan.structure.entries[self.entries.len()..entries] {
             self.push(entry.clone());
         }
@@ -181,10 +181,10 @@ impl Recording {
 
     /// The expected plan, if it matches the whole recording.
     pub(crate) fn plan(&self, alive: &[bool]) -> Option<&Arc<Plan>> {
-        let Expected::Plan(start) = &self.expected else { return None };
-        let Structure { entries, externals, alive: planned } = &start.plan().structure;
-        let is_whole = start.entries() == entries.len() && self.externals.len() == externals.len();
-        (is_whole && alive == planned).then(|| start.plan())
+        let Expected::Plan(run) = &self.expected else { return None };
+        let Structure { entries, externals, alive: planned } = &run.plan().structure;
+        let is_whole = run.entries() == entries.len() && self.externals.len() == externals.len();
+        (is_whole && alive == planned).then(|| run.plan())
     }
 
     /// Moves out the entries as a plan-cache structure, with its hash.

@@ -2,13 +2,15 @@
 //!
 //! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. [`print()`] prints the language of
 //! a [`Target`]. All print the same loops. The output for a kernel and schedule is deterministic, byte for byte.
-//! [`Printed`] lists the arguments of the entry points. [`block()`] prints a [block kernel](crate::block).
+//! [`Printed`] lists the arguments of the entry points, [`helpers()`] the functions that they call. [`block()`] prints a
+//! [block kernel](crate::block).
 
 mod block;
 mod columns;
 mod cpp;
 mod functions;
 mod kinds;
+mod prelude;
 mod row_column;
 mod rows;
 mod wgsl;
@@ -24,6 +26,7 @@ pub use block::block;
 use core::fmt;
 pub use cpp::{cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::{DType, DTypeSet};
+pub use prelude::helpers;
 pub use wgsl::{split_tensors, wgsl};
 
 /// The language of a device's kernels, and the features of it that the device has.

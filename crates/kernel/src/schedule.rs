@@ -131,13 +131,13 @@ impl GpuSchedule {
     #[must_use]
     pub fn filling(self, kernel: &Kernel, launch: &Launch, multiprocessors: usize) -> GpuSchedule {
         /// The minimum number of rows per block: each block writes column sums, which the second pass reads.
-        const FEWEST: usize = 8;
+        const MIN_ROWS: usize = 8;
         if !kernel.has_columns() {
             return self;
         }
         let rows = num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0);
         let splits =
-            (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
+            (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(MIN_ROWS)).max(1);
         GpuSchedule { splits: splits as u32, ..self }
     }
 
@@ -172,9 +172,9 @@ impl GpuSchedule {
         bindings: Option<usize>,
     ) -> Option<GpuSchedule> {
         /// The fewest threads of a block.
-        const FEWEST: u32 = 32;
+        const MIN_THREADS: u32 = 32;
         let most = if threads.is_power_of_two() { threads } else { threads.next_power_of_two() / 2 };
-        if most < FEWEST {
+        if most < MIN_THREADS {
             return None;
         }
         let mut schedule = self.with_block(kernel, launch, self.block.min(most), self.vector)?;
@@ -190,7 +190,7 @@ impl GpuSchedule {
                 | KernelKind::Scan
                 | KernelKind::MatMul(_) => (block / 2, vector),
             };
-            if block < FEWEST {
+            if block < MIN_THREADS {
                 return None;
             }
             schedule = schedule.with_block(kernel, launch, block, vector)?;
@@ -311,10 +311,10 @@ impl GpuSchedule {
     /// for memory once for every few parts. The minimum is the number of columns that one memory access reads. At most
     /// 32 threads share a column; their totals are combined sequentially.
     pub(crate) fn columns_at_end(&self) -> u32 {
-        const FEWEST: u32 = 8;
-        const MOST_THREADS: u32 = 32;
+        const MIN_COLUMNS: u32 = 8;
+        const MAX_THREADS: u32 = 32;
         let most = COLUMNS as u32;
-        let fewest = (self.block / MOST_THREADS).clamp(FEWEST, most);
+        let fewest = (self.block / MAX_THREADS).clamp(MIN_COLUMNS, most);
         (self.block / self.splits.next_power_of_two()).clamp(fewest, most)
     }
 
@@ -523,14 +523,14 @@ fn of_columns(kernel: &Kernel, length: usize, columns: usize, plain: GpuSchedule
     /// Bytes of shared memory per block.
     const SHARED: usize = 48 << 10;
     /// The minimum number of threads side by side.
-    const FEWEST: usize = 8;
+    const MIN_THREADS: usize = 8;
     let totals = kernel.body.iter().filter(|instruction| instruction.compute.is_reduction());
     let each: usize = totals.map(|total| total.dtype.accumulator().size()).sum();
     let mut vector = plain.vector;
     while vector > 1 && each * (plain.block * vector) as usize > SHARED {
         vector /= 2;
     }
-    let side = power_of_two(columns.div_ceil(vector as usize)).clamp(FEWEST, COLUMNS);
+    let side = power_of_two(columns.div_ceil(vector as usize)).clamp(MIN_THREADS, COLUMNS);
     let groups = plain.block as usize / side;
     let across = columns.div_ceil(side * vector as usize).max(1);
     let splits = BLOCKS.div_ceil(across).min(length / (4 * groups));
@@ -567,11 +567,11 @@ fn through_rows(kernel: &Kernel, row: usize, plain: GpuSchedule) -> GpuSchedule 
     /// Elements of a row per thread.
     const EACH: usize = 8;
     /// Registers per thread for elements, beyond which more threads share a row.
-    const MOST: usize = 64;
+    const MAX_REGISTERS: usize = 64;
     let vector = plain.vector as usize;
     let resident = |threads: usize| row.div_ceil(threads * vector) * vector;
     let mut threads = power_of_two(row.div_ceil(EACH)).clamp(32, 512);
-    if resident(threads) * bytes_of_columns(kernel, vector) > MOST * 4 {
+    if resident(threads) * bytes_of_columns(kernel, vector) > MAX_REGISTERS * 4 {
         threads = power_of_two(row.div_ceil(vector)).clamp(threads, 1024);
     }
     let (block, resident) = (threads as u32, resident(threads) as u32);
@@ -600,9 +600,9 @@ fn bytes_read(kernel: &Kernel, vector: usize, of: impl Fn(u32) -> bool) -> usize
 /// Resident elements per thread; 0 if a row is too long for registers.
 fn resident(kernel: &Kernel, row: usize, threads: usize, vector: usize) -> u32 {
     /// Registers per thread for elements.
-    const MOST: usize = 64;
+    const MAX_REGISTERS: usize = 64;
     let each = row.div_ceil(threads * vector) * vector;
-    if each <= 32 && each * held(kernel, vector) <= MOST * 4 { each as u32 } else { 0 }
+    if each <= 32 && each * held(kernel, vector) <= MAX_REGISTERS * 4 { each as u32 } else { 0 }
 }
 
 /// Whether offsets or point numbers need more than 31 bits.

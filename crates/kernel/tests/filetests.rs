@@ -1,11 +1,13 @@
-//! Runs the folders `kernel` and `print` of `filetests`: a program, and its kernel or source.
+//! Runs `filetests/kernel`: programs with the kernels and sources that they become.
 //!
-//! The first line selects the test:
+//! The first line selects the tests of a program, separated by commas:
 //!
 //! * `; test kernel`: kernel and launch of the whole program, for contiguous operands;
 //! * `; test kernel-refused`: which instruction cannot join the region, and why;
 //! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
-//!   `wgsl-64` is WGSL with the dtypes of 64 bits;
+//!   `wgsl-64` is WGSL with the dtypes of 64 bits. `; test print cuda hip` prints both: where a line differs in HIP, the
+//!   HIP line follows after `// hip: `. `// uses:` names the helper functions at that place of the source; their
+//!   definitions are in `filetests/kernel/helpers.*`;
 //! * `; test print-refused wgsl`: the features that the language lacks.
 //!
 //! Kernels are also run on several layouts and compared with the program on the reference engine. Options are lines
@@ -13,40 +15,54 @@
 //! `; columns` allows reductions over all rows. `; unroll 2`, `; row_threads 32`, `; resident 16` and `; splits 2`
 //! change the schedule. `naga` validates WGSL. If `g++` is installed, it compiles C++ against a stand-in for the GPU
 //! compiler's header, which runs threads one by one; the results are compared with the reference too. The expected text
-//! follows `; expect:`, each line after `; `. `UPDATE_EXPECT=1` writes it.
+//! follows `; expect:`, or `; expect TEST:` where a program has several tests, each line but blank ones
+//! after `; `. `UPDATE_EXPECT=1` writes it.
 
 mod cpp_runs;
-use crate::harness;
+mod helper_file;
 
 use cpp_runs::Run;
-
-use harness::{Fill, Random, Source, check};
+use crate::harness::{self, Fill, Random, Source, check};
+use helper_file::HelperFile;
 use kiln_ir::{DType, DTypeSet, Program, verify};
 use kiln_kernel::print::{Dialect, Printed, Target, print};
 use kiln_kernel::{GpuSchedule, Lowered, Nest, Slot};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const EXPECT: &str = "; expect:";
-const FOLDERS: [&str; 2] = ["kernel", "print"];
+/// The start of a line before an expected text.
+const EXPECT: &str = "; expect";
+
+/// Data of all printed kernels.
+struct Prints {
+    runs: Vec<Run>,
+    cpp: HelperFile,
+    wgsl: HelperFile,
+}
 
 #[test]
 fn filetests() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/kernel");
     let mut files = Vec::new();
-    FOLDERS.iter().for_each(|folder| collect(&root.join(folder), &mut files));
+    collect(&root, &mut files);
     files.sort();
     assert!(!files.is_empty(), "no files in {}", root.display());
     let update = std::env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");
     let mut failures = Vec::new();
-    let mut runs = Vec::new();
+    let mut prints = Prints {
+        runs: Vec::new(),
+        cpp: HelperFile::new(Dialect::Cuda, "helpers.cpp"),
+        wgsl: HelperFile::new(Dialect::Wgsl, "helpers.wgsl"),
+    };
     for path in &files {
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
-        if let Err(problem) = test(path, update, &name, &mut runs) {
+        if let Err(problem) = test(path, update, &name, &mut prints) {
             failures.push(format!("== {name}\n{problem}"));
         }
     }
-    failures.extend(cpp_runs::check(&runs));
+    failures.extend(cpp_runs::check(&prints.runs));
+    failures
+        .extend([&prints.cpp, &prints.wgsl].into_iter().filter_map(|file| file.check(&root, update).err()));
     assert!(failures.is_empty(), "{} of {} failed\n{}", failures.len(), files.len(), failures.join("\n"));
 }
 
@@ -61,35 +77,47 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn test(path: &Path, update: bool, name: &str, runs: &mut Vec<Run>) -> Result<(), String> {
+fn test(path: &Path, update: bool, name: &str, prints: &mut Prints) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let (source, expected) = match text.split_once(&format!("\n{EXPECT}\n")) {
-        Some((source, expected)) => (source.trim_end(), expected),
-        None => (text.trim_end(), ""),
-    };
-    let result = output(source, name, runs)?;
-    let result: String =
-        result.lines().map(|line| format!("; {line}").trim_end().to_owned() + "\n").collect();
-    if result == expected {
+    let source = text.split_once(&format!("\n{EXPECT}")).map_or(&*text, |(source, _)| source).trim_end();
+    let first = source.lines().next().and_then(|line| line.strip_prefix("; test "));
+    let tests: Vec<&str> = first.ok_or("the first line selects no test")?.split(", ").collect();
+    let mut found = source.to_owned();
+    for (test, result) in tests.iter().zip(outputs(source, &tests, name, prints)?) {
+        found +=
+            &if tests.len() == 1 { format!("\n\n{EXPECT}:\n") } else { format!("\n\n{EXPECT} {test}:\n") };
+        let line = |line: &str| if line.is_empty() { String::new() } else { format!("; {line}") };
+        found += &result.lines().map(line).collect::<Vec<_>>().join("\n");
+    }
+    compare(path, &text, &(found + "\n"), update)
+}
+
+/// Compares the text of a file with the text found, or writes it.
+fn compare(path: &Path, expected: &str, found: &str, update: bool) -> Result<(), String> {
+    if found == expected {
         return Ok(());
     }
     if update {
-        return fs::write(path, format!("{source}\n\n{EXPECT}\n{result}")).map_err(|error| error.to_string());
+        return fs::write(path, found).map_err(|error| error.to_string());
     }
-    Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{result}"))
+    let only_in = |text: &str, other: &str| {
+        let parts = text.trim_end().split("\n\n").filter(|part| !other.contains(part));
+        parts.collect::<Vec<_>>().join("\n\n")
+    };
+    let [missing, new] = [only_in(expected, found), only_in(found, expected)];
+    Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{missing}\n-- found:\n{new}"))
 }
 
-/// The expected output of a test file: the IR, kernel or source that its command names.
-fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, String> {
-    let command = source.lines().next().and_then(|line| line.strip_prefix("; test ")).unwrap_or_default();
+/// The expected outputs of a program's tests: the kernels or sources that they name.
+fn outputs(source: &str, tests: &[&str], name: &str, prints: &mut Prints) -> Result<Vec<String>, String> {
     let program = Program::parse(source).map_err(|error| error.to_string())?;
     verify(&program).map_err(|error| error.to_string())?;
     let numbers = option(source, "numbers").map_or_else(Vec::new, |number| {
         (0..program.inputs.len()).map(|input| input == number).collect::<Vec<bool>>()
     });
-    if command == "kernel-refused" {
+    if tests == ["kernel-refused"] {
         let (number, refusal) = Nest::of_program(&program, &numbers).err().ok_or("nothing is refused")?;
-        return Ok(format!("instruction {number}: {refusal}"));
+        return Ok(vec![format!("instruction {number}: {refusal}")]);
     }
     let columns =
         source.lines().skip(1).take_while(|line| line.starts_with("; ")).any(|line| line == "; columns");
@@ -110,44 +138,66 @@ fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, Strin
     if !schedule.suits(&lowered.kernel, &lowered.launch) {
         return Err(format!("the schedule does not suit: {schedule}"));
     }
-    let print = |language: &str| print(&lowered.kernel, &schedule, &target(language), &[]);
-    match command.split_once(' ') {
-        None if command == "kernel" => Ok(format!("{}\n{}", lowered.kernel, lowered.launch)),
-        Some(("print", language @ ("cuda" | "hip" | "wgsl" | "wgsl-64"))) => {
-            let printed = print(language).map_err(|error| error.to_string())?;
-            if print(language).as_ref() != Ok(&printed) {
-                return Err("prints another text the second time".into());
-            }
-            match language {
-                "wgsl" | "wgsl-64" => validate(&printed)?,
-                _cpp => {
-                    let expected = harness::reference(&program, &sources)?;
-                    let (printed, lowered) = (printed.clone(), lowered.clone());
-                    runs.push(Run { name: name.into(), printed, schedule, lowered, sources, expected });
-                }
-            }
+    let print = |language: &str| {
+        let target = target(language).ok_or_else(|| format!("unknown language {language}"))?;
+        Ok::<_, String>(print(&lowered.kernel, &schedule, &target, &[]))
+    };
+    let mut output = |test: &str| match test.split_once(' ') {
+        None if test == "kernel" => Ok(format!("{}\n{}", lowered.kernel, lowered.launch)),
+        Some(("print", languages)) => {
             let [first, second] = schedule.grid(&lowered.kernel, &lowered.launch);
-            Ok(format!("schedule: {schedule}; blocks: {first}, {second}\n\n{}", printed.text))
+            let mut text = String::new();
+            for language in languages.split(' ') {
+                let printed = print(language)?.map_err(|error| error.to_string())?;
+                if print(language)?.as_ref() != Ok(&printed) {
+                    return Err("prints another text the second time".into());
+                }
+                let by_name = if language.starts_with("wgsl") {
+                    validate(&printed)?;
+                    prints.wgsl.by_name(&printed.text)?
+                } else {
+                    let expected = harness::reference(&program, &sources)?;
+                    let (name, by_name) = (format!("{name}, {language}"), prints.cpp.by_name(&printed.text)?);
+                    let (lowered, sources) = (lowered.clone(), sources.clone());
+                    prints.runs.push(Run { name, printed, schedule, lowered, sources, expected });
+                    by_name
+                };
+                text = if text.is_empty() { by_name } else { with_language(&text, language, &by_name)? };
+            }
+            Ok(format!("schedule: {schedule}; blocks: {first}, {second}\n\n{text}"))
         }
         Some(("print-refused", language)) => {
-            Ok(print(language).err().ok_or("the kernel is printed")?.to_string())
+            Ok(print(language)?.err().ok_or("the kernel is printed")?.to_string())
         }
-        _ => Err(format!("the first line `; test {command}` asks for nothing known")),
+        _ => Err(format!("`; test {test}` asks for nothing known")),
+    };
+    tests.iter().map(|test| output(test)).collect()
+}
+
+/// A text with the lines that differ in another language, each below the line that it replaces.
+fn with_language(text: &str, language: &str, other: &str) -> Result<String, String> {
+    if text.lines().count() != other.lines().count() {
+        return Err(format!("{language} has other lines, so that it needs a file of its own:\n{other}"));
     }
+    let line = |(line, other): (&str, &str)| {
+        if line == other { format!("{line}\n") } else { format!("{line}\n// {language}: {other}\n") }
+    };
+    Ok(text.lines().zip(other.lines()).map(line).collect())
 }
 
 /// The target of a language. `wgsl-64` has the dtypes of 64 bits, `wgsl` has not, like WebGPU.
-fn target(language: &str) -> Target {
+fn target(language: &str) -> Option<Target> {
     let short: Vec<DType> = DType::ALL.into_iter().filter(|dtype| dtype.size() < 8).collect();
     match language {
-        "cuda" => Target::new(Dialect::Cuda),
-        "hip" => Target::new(Dialect::Hip),
-        "wgsl-64" => Target::new(Dialect::Wgsl),
-        _wgsl => Target { dtypes: DTypeSet::of(&short), ..Target::new(Dialect::Wgsl) },
+        "cuda" => Some(Target::new(Dialect::Cuda)),
+        "hip" => Some(Target::new(Dialect::Hip)),
+        "wgsl-64" => Some(Target::new(Dialect::Wgsl)),
+        "wgsl" => Some(Target { dtypes: DTypeSet::of(&short), ..Target::new(Dialect::Wgsl) }),
+        _other => None,
     }
 }
 
-/// The number of an option in the lines below the first.
+/// The number of an option in the lines before the program.
 fn option(source: &str, name: &str) -> Option<usize> {
     let lines = source.lines().skip(1).take_while(|line| line.starts_with("; "));
     lines.filter_map(|line| line.strip_prefix("; ")?.strip_prefix(name)?.trim().parse().ok()).next()

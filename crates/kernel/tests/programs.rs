@@ -2,7 +2,7 @@
 
 use crate::harness;
 
-use harness::{Fill, Random, Source, check};
+use harness::{Fill, Random, Source, check, renumber};
 use kiln_ir::{
     DType, NormKind, Op, Program, ProgramOperand, Real, Recorder, Reduction, TensorType, Unary, Var,
     gradient_program,
@@ -42,12 +42,7 @@ fn pruned(mut program: Program, outputs: &[usize]) -> Program {
         }
     }
     program.instructions = kept;
-    let operands = program.instructions.iter_mut().flat_map(|i| &mut i.operands);
-    for operand in operands.chain(&mut program.outputs) {
-        if let ProgramOperand::Slot(slot) = operand {
-            *slot = renamed[*slot];
-        }
-    }
+    renumber(&mut program, &renamed);
     program
 }
 

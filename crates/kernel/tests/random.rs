@@ -1,6 +1,6 @@
 //! Random regions: a kernel computes the same values as its program.
 
-use crate::harness::{Fill, Random, Source, check, nest_operand, slot, typed};
+use crate::harness::{Fill, Random, Source, check, nest_operand, renumber, slot, typed};
 use kiln_ir::{
     Axes, Binary, Comparison, DType, Instruction, NormKind, Op, OperandType, Operands, PadAxis, Program,
     ProgramOperand, Real, Reduction, Scalar, Shape, TensorType, Unary, UpdateMode, infer,
@@ -122,12 +122,7 @@ impl Region {
             .collect();
         let mut program = self.program.clone();
         program.outputs = outputs.iter().map(|&output| slot(output)).collect();
-        let operands = program.instructions.iter_mut().flat_map(|i| &mut i.operands);
-        for operand in operands.chain(&mut program.outputs) {
-            if let ProgramOperand::Slot(slot) = operand {
-                *slot = numbers[*slot];
-            }
-        }
+        renumber(&mut program, &numbers);
         program
     }
 

@@ -12,7 +12,7 @@ use kiln_text::GenerationCache;
 
 /// The least number of keys that attention to a cache covers. The number doubles as the cache fills, so that a
 /// sequence needs few shapes.
-const FEWEST_KEYS: usize = 256;
+const MIN_KEYS: usize = 256;
 
 /// The shape of a [`DecoderCache`].
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ impl<B: Backend> DecoderCache<B> {
 }
 
 fn covered(end: usize) -> usize {
-    end.next_power_of_two().max(FEWEST_KEYS)
+    end.next_power_of_two().max(MIN_KEYS)
 }
 
 impl<B: Backend> GenerationCache for DecoderCache<B> {

@@ -87,12 +87,12 @@ impl Router {
         self.read_members().clone()
     }
 
-    /// When operands move by themselves.
+    /// When operands are transferred automatically.
     pub fn policy(&self) -> TransferPolicy {
         self.shared.policy.get()
     }
 
-    /// Sets when operands move by themselves, from now on.
+    /// Sets when operands are transferred automatically, from now on.
     pub fn set_policy(&self, policy: TransferPolicy) {
         self.shared.policy.set(policy);
     }

@@ -19,9 +19,9 @@ use kiln_tensor::{DType, MAX_RANK, Shape};
 
 use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
-use crate::located::{LocatedFile, LocatedTensor, located_source};
 use crate::msgpack::{Number, Value};
 use crate::source::WeightFormat;
+use crate::tensor_spans::{SpanFile, TensorSpans, span_source};
 
 /// The key that marks an array in parts.
 const CHUNKED: &str = "__msgpack_chunked_array__";
@@ -44,9 +44,9 @@ const SCALAR: i8 = 3;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct FlaxFile(LocatedFile);
+pub struct FlaxFile(SpanFile);
 
-located_source!(FlaxFile);
+span_source!(FlaxFile);
 
 impl FlaxFile {
     pub(crate) fn parse(bytes: FileBytes) -> Result<FlaxFile> {
@@ -55,7 +55,7 @@ impl FlaxFile {
             let problem = "the file is not a map of arrays, as `flax.serialization.to_bytes` writes it";
             return Err(StoreError::malformed(bytes.path(), 0, problem));
         }
-        let mut walk = Walk { bytes: bytes.clone(), file: LocatedFile::new(bytes, WeightFormat::Flax) };
+        let mut walk = Walk { bytes: bytes.clone(), file: SpanFile::new(bytes, WeightFormat::Flax) };
         walk.value("", &root)?;
         Ok(FlaxFile(walk.file))
     }
@@ -64,7 +64,7 @@ impl FlaxFile {
 /// A pass over the tree that collects the tensors.
 struct Walk {
     bytes: FileBytes,
-    file: LocatedFile,
+    file: SpanFile,
 }
 
 impl Walk {
@@ -101,7 +101,7 @@ impl Walk {
     }
 
     /// The array in the data of an extension type: shape, name of the dtype, and bytes.
-    fn array(&self, name: &str, range: &Range<u64>) -> Result<LocatedTensor> {
+    fn array(&self, name: &str, range: &Range<u64>) -> Result<TensorSpans> {
         let (path, all) = (self.bytes.path(), self.bytes.all());
         let parsed = Value::parse(path, all, range.clone())?;
         let malformed = || {
@@ -113,11 +113,11 @@ impl Walk {
             return Err(malformed());
         };
         let ty = (shape.shape(path, all)?, dtype_of(dtype), dtype.clone());
-        LocatedTensor::new(path, name, ty, vec![elements.clone()])
+        TensorSpans::new(path, name, ty, vec![elements.clone()])
     }
 
     /// An array in parts: its shape by axis, and one-dimensional arrays by index.
-    fn chunked(&self, name: &str, value: &Value) -> Result<LocatedTensor> {
+    fn chunked(&self, name: &str, value: &Value) -> Result<TensorSpans> {
         let malformed = |problem: &str| {
             StoreError::malformed(self.bytes.path(), 0, format!("the parts of `{name}`: {problem}"))
         };
@@ -147,14 +147,14 @@ impl Walk {
             | Value::Array(_)
             | Value::Map(_) => Err(malformed("one is not an array")),
         });
-        let parts = parts.collect::<Result<Vec<LocatedTensor>>>()?;
+        let parts = parts.collect::<Result<Vec<TensorSpans>>>()?;
         let Some(first) = parts.first() else { return Err(malformed("there is none")) };
         let dtype = (first.dtype(), first.dtype_name().to_owned());
         if parts.iter().any(|part| part.dtype_name() != dtype.1) {
             return Err(malformed("their dtypes differ"));
         }
         let ranges = parts.iter().flat_map(|part| part.ranges().to_vec()).collect();
-        LocatedTensor::new(self.bytes.path(), name, (Shape::new(&lengths), dtype.0, dtype.1), ranges)
+        TensorSpans::new(self.bytes.path(), name, (Shape::new(&lengths), dtype.0, dtype.1), ranges)
     }
 
     fn complex(&self, range: &Range<u64>) -> Result<String> {

@@ -10,6 +10,7 @@ mod vmap;
 
 pub use expand::{check_expand, expands};
 pub use forward::check_forward;
+pub(crate) use grad::compare_slopes;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
 pub use subnormal::{Subnormals, may_flush};

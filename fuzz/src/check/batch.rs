@@ -29,12 +29,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         }
         let batch = Batch::new(&instruction.op, list, number);
         let checked = batch.check(&subjects.one, counts);
-        checked.map_err(|message| Failure {
-            check: Check::Batch,
-            op: Some(instruction.op.name().into()),
-            instruction: Some(number),
-            message,
-        })?;
+        checked.map_err(|message| Failure::of_instruction(Check::Batch, number, instruction, message))?;
     }
     Ok(())
 }

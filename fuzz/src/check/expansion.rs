@@ -30,12 +30,8 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
             && is_worth(&instruction.op, &list)
         {
             let check = of_op(instruction, &list, counts);
-            check.map_err(|message| Failure {
-                check: Check::Expansion,
-                op: Some(instruction.op.name().into()),
-                instruction: Some(number),
-                message,
-            })?;
+            check
+                .map_err(|message| Failure::of_instruction(Check::Expansion, number, instruction, message))?;
         }
     }
     Ok(())

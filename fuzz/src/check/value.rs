@@ -96,10 +96,8 @@ fn steps(trial: &Trial, trace: &Trace, computed: Computed, counts: &mut Counts) 
         let results = &trace.slots[first..first + instruction.results.len()];
         first += instruction.results.len();
         counts.ops += 1;
-        step(instruction, trace, results, computed, counts).map_err(|message| {
-            let op = Some(instruction.op.name().into());
-            Failure { check: Check::Value, op, instruction: Some(number), message }
-        })?;
+        step(instruction, trace, results, computed, counts)
+            .map_err(|message| Failure::of_instruction(Check::Value, number, instruction, message))?;
     }
     Ok(())
 }

@@ -32,13 +32,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     #[test]
     fn errors_name_the_option() {
-        let problem = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words).unwrap_err()
-        };
+        let problem = |words: &[&str]| run(&owned(words)).unwrap_err();
         assert!(problem(&["--rounds", "0"]).contains("--rounds"));
         assert!(problem(&["--programs", "/nowhere"]).contains("/nowhere"));
     }

@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 /// The number of cached classes: those up to 4 KiB.
 const CLASSES: usize = 32;
 
-/// The maximum bytes of a list, which may hold [`FEWEST`] blocks in any case.
-const MOST_BYTES: usize = 32 << 10;
-const FEWEST: usize = 8;
+/// The maximum bytes of a list, which may hold [`MIN_BLOCKS`] blocks in any case.
+const MAX_BYTES: usize = 32 << 10;
+const MIN_BLOCKS: usize = 8;
 
 /// The maximum unreported bytes per thread: the precision of the peak.
 const UNREPORTED: usize = 64 << 10;
@@ -291,17 +291,17 @@ impl Drop for Cache {
 /// The maximum number of cached blocks of a class.
 #[inline]
 fn most(class: Class) -> usize {
-    const MOST: [u16; CLASSES] = {
+    const MAX_BLOCKS: [u16; CLASSES] = {
         let mut most = [0; CLASSES];
         let mut index = 0;
         while index < CLASSES {
-            let fit = MOST_BYTES / Class::at(index).bytes();
-            most[index] = if fit < FEWEST { FEWEST } else { fit } as u16;
+            let fit = MAX_BYTES / Class::at(index).bytes();
+            most[index] = if fit < MIN_BLOCKS { MIN_BLOCKS } else { fit } as u16;
             index += 1;
         }
         most
     };
-    MOST[class.index()] as usize
+    MAX_BLOCKS[class.index()] as usize
 }
 
 /// Adds to a counter that only this thread writes, without an atomic read-modify-write.

@@ -23,13 +23,13 @@ use smallvec::SmallVec;
 const GRAIN: usize = 1 << 13;
 
 /// The maximum scratch memory for one block of lines: it fits the L2 cache.
-const MOST_ROOM: usize = 2 << 20;
+const MAX_SCRATCH_BYTES: usize = 2 << 20;
 
 /// The minimum length of a line that becomes a matrix.
 const SHORTEST_MATRIX: usize = 64;
 
 /// The maximum number of elements of a padded convolution at once.
-const MOST_PADDED: usize = 1 << 24;
+const MAX_PADDED: usize = 1 << 24;
 
 /// Transforms along an axis.
 ///
@@ -103,7 +103,7 @@ impl Transform<'_> {
     fn direct<T: Float>(&self, length: usize) -> Option<Plan<T>> {
         let is_matrix = length >= SHORTEST_MATRIX;
         let is_spread = 2 * self.lines() > self.lanes;
-        let fits = scratch_len(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
+        let fits = scratch_len(length, self.lanes) * size_of::<T>() <= MAX_SCRATCH_BYTES;
         if !is_matrix || is_spread && fits { Plan::new(length) } else { None }
     }
 
@@ -307,7 +307,7 @@ impl Transform<'_> {
         let chirp: Vec<(f64, f64)> = (0..points).map(|k| root(square(k), 2 * points)).collect();
         let filter = Factors::new(&filter(&chirp, size));
         let chirp = Factors::new(&chirp);
-        let chunk = (MOST_PADDED / (size * inner)).clamp(1, self.outer);
+        let chunk = (MAX_PADDED / (size * inner)).clamp(1, self.outer);
         for first in (0..self.outer).step_by(chunk) {
             let some = Transform { outer: chunk.min(self.outer - first), ..*self };
             let padded = Transform { points: size, ..some };

@@ -19,7 +19,7 @@ const GRAIN: usize = 1 << 15;
 /// An element type that pooling compares and adds.
 trait Number: Element {
     /// The minimum of the type.
-    const LEAST: Self;
+    const LOWEST: Self;
 
     /// The widest instruction set for loops over the type.
     const WIDEST: Widest;
@@ -37,7 +37,7 @@ trait Number: Element {
 macro_rules! floats {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
-            const LEAST: Self = <$ty>::NEG_INFINITY;
+            const LOWEST: Self = <$ty>::NEG_INFINITY;
             const WIDEST: Widest = Widest::Avx512;
 
             #[inline(always)]
@@ -61,7 +61,7 @@ macro_rules! floats {
 macro_rules! integers {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
-            const LEAST: Self = <$ty>::MIN;
+            const LOWEST: Self = <$ty>::MIN;
             const WIDEST: Widest = Widest::Baseline;
 
             #[inline(always)]
@@ -351,7 +351,7 @@ multiversion! {
     /// The maximum of each window.
     fn greatest[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], y: &mut [T]) {
         for ((starts, _), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
-            y.fill(T::LEAST);
+            y.fill(T::LOWEST);
             for &start in starts {
                 for column in windows.columns.iter().filter(|column| column.first < column.end) {
                     along(&x[start..], column, windows.step, y, |best, x| {

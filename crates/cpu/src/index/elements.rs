@@ -15,10 +15,10 @@ use kiln_ir::Element;
 const BLOCK: usize = 512;
 
 /// The minimum elements of a row for which chunks have their own bins.
-const FEWEST_BINNED: usize = 1 << 16;
+const MIN_BINNED: usize = 1 << 16;
 
 /// The maximum number of chunks of a row. A constant, so that sums do not depend on the number of threads.
-const MOST_CHUNKS: usize = 16;
+const MAX_CHUNKS: usize = 16;
 
 /// The elements per bin from which a chunk amortizes its bins.
 const PER_BIN: usize = 4;
@@ -135,10 +135,10 @@ impl Elements<'_> {
     /// The number of chunks of a row, each with its own bins. It depends on sizes, not on threads.
     fn chunks(&self) -> usize {
         let count = self.count();
-        if count < FEWEST_BINNED || self.outer >= MOST_CHUNKS {
+        if count < MIN_BINNED || self.outer >= MAX_CHUNKS {
             return 1;
         }
-        (count / (PER_BIN * self.length.max(1))).clamp(1, MOST_CHUNKS)
+        (count / (PER_BIN * self.length.max(1))).clamp(1, MAX_CHUNKS)
     }
 
     fn row_of_target<T>(&self, row: usize) -> *mut T {

@@ -68,7 +68,7 @@ impl Extreme for Min {
     #[inline(always)]
     fn rank<T: Ordered>(x: T) -> T::Key {
         let rank = x.key().complement();
-        if x.is_nan() { T::Key::GREATEST } else { rank }
+        if x.is_nan() { T::Key::MAX } else { rank }
     }
 }
 
@@ -99,7 +99,7 @@ multiversion! {
                 (best, start) = (rank, i * BLOCK);
             }
         }
-        while x.len() - start > LANES && greatest_rank::<T, E>(&x[start..start + LANES], T::Key::LEAST) != best {
+        while x.len() - start > LANES && greatest_rank::<T, E>(&x[start..start + LANES], T::Key::MIN) != best {
             start += LANES;
         }
         let found = x[start..].iter().position(|&x| E::rank(x) == best);
@@ -122,7 +122,7 @@ impl<T: Ordered> Table<T> {
     /// The rows exist, fewer than keys can count, and adjacent lines have distance 1.
     #[inline(always)]
     unsafe fn block<E: Extreme>(&self, start: usize, rows: usize) -> [[T::Key; TILE]; 2] {
-        let (mut ranks, mut places) = ([T::Key::LEAST; TILE], [T::Key::LEAST; TILE]);
+        let (mut ranks, mut places) = ([T::Key::MIN; TILE], [T::Key::MIN; TILE]);
         for row in 0..rows {
             // SAFETY: as the caller promises.
             let x = unsafe {
@@ -232,7 +232,7 @@ impl Search<'_> {
     /// # Safety
     /// As [`run`](Self::run).
     unsafe fn across<T: Ordered, E: Extreme>(&self, x: *const T, tile: Tile<2>) {
-        let mut best = [(0usize, T::Key::LEAST); TILE];
+        let mut best = [(0usize, T::Key::MIN); TILE];
         let table = Table {
             x: x.wrapping_offset(tile.start[0]),
             len: self.lines.len,

@@ -6,8 +6,8 @@ use half::{bf16, f16};
 /// An unsigned integer.
 pub(crate) trait Key: Copy + Ord + Send + Sync + 'static {
     const BITS: u32;
-    const LEAST: Self;
-    const GREATEST: Self;
+    const MIN: Self;
+    const MAX: Self;
     /// Converts an index that fits.
     fn from_place(place: usize) -> Self;
     /// Reverses the order.
@@ -19,8 +19,8 @@ macro_rules! keys {
     ($($ty:ty),*) => {$(
         impl Key for $ty {
             const BITS: u32 = <$ty>::BITS;
-            const LEAST: $ty = 0;
-            const GREATEST: $ty = <$ty>::MAX;
+            const MIN: $ty = 0;
+            const MAX: $ty = <$ty>::MAX;
             #[inline(always)]
             fn from_place(place: usize) -> $ty {
                 place as $ty

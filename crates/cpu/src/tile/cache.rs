@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// The default size limit of plans in bytes. Beyond it, the least recently used half is dropped. A region of ten
 /// instructions takes about 5 KiB for each set of shapes and layouts.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// The kind and layout of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Default for Plans {
             kiln_ir::setting("KILN_PLAN_CACHE_BYTES", "a number of bytes", |text| text.parse().ok());
         #[cfg(not(feature = "std"))]
         let set = None;
-        Plans { by_program: BTreeMap::new(), bytes: 0, most: set.unwrap_or(MOST_BYTES), clock: 0 }
+        Plans { by_program: BTreeMap::new(), bytes: 0, most: set.unwrap_or(MAX_BYTES), clock: 0 }
     }
 }
 

@@ -26,12 +26,12 @@ use kiln_ir::{DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
 /// The maximum and minimum elements of a tile: the live registers and their operands stay in the L1 cache.
-const MOST_LANES: usize = 2048;
-const LEAST_LANES: usize = 256;
+const MAX_LANES: usize = 2048;
+const MIN_LANES: usize = 256;
 const TILE_BYTES: usize = 20 << 10;
 
 /// The memory limit of the values that a row keeps between stages, or of a scan's row.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Compiles a kernel for one launch, with results in the memory of the taken operands. `None` for kernels that the
 /// machine does not support.
@@ -39,13 +39,13 @@ pub(super) fn compile(kernel: &Kernel, launch: &Launch, taken: &[Taken]) -> Opti
     if kernel.has_columns() {
         return None;
     }
-    let code = Compiler::compiled(kernel, launch, taken, MOST_LANES / 2)?;
+    let code = Compiler::compiled(kernel, launch, taken, MAX_LANES / 2)?;
     let streams = code.slots.iter().filter(|slot| matches!(slot, SlotKind::AtTile(_))).count();
     let lanes = (code.group * code.chunks.size).max(1);
     let bytes = code.register_bytes.div_ceil(lanes) + 4 * streams;
-    let fit = (TILE_BYTES / bytes.max(1)).clamp(LEAST_LANES, MOST_LANES);
+    let fit = (TILE_BYTES / bytes.max(1)).clamp(MIN_LANES, MAX_LANES);
     let wanted = 1 << fit.ilog2();
-    if wanted == MOST_LANES / 2 {
+    if wanted == MAX_LANES / 2 {
         return Some(code);
     }
     Compiler::compiled(kernel, launch, taken, wanted)
@@ -232,7 +232,7 @@ impl<'a> Compiler<'a> {
         self.find_prefetches();
         registers::allocate(&mut self.code, self.tiling.lanes());
         let wide = self.code.wide_bytes.saturating_mul(self.tiling.chunks.length);
-        (wide.saturating_add(self.code.register_bytes) <= MOST_BYTES).then_some(self.code)
+        (wide.saturating_add(self.code.register_bytes) <= MAX_BYTES).then_some(self.code)
     }
 
     /// Emits the steps that compute a value.

@@ -15,7 +15,7 @@ const WHOLE_ROW: usize = 2048;
 const LONG_ENOUGH: usize = 256;
 
 /// With fewer rows than this, long rows are split between threads part by part.
-const FEW_ROWS: usize = 16;
+const MIN_ROWS: usize = 16;
 const LONG_ROW: usize = 1 << 15;
 
 /// The wanted number of tasks of a column reduction, and the columns of which each task has a multiple.
@@ -78,7 +78,7 @@ impl Tiling {
         };
         let last = inner_axes.last().map_or(1, |&axis| launch.extents[axis]);
         let parts =
-            form == Form::Rows && kernel.kind != KernelKind::Scan && rows < FEW_ROWS && length >= LONG_ROW;
+            form == Form::Rows && kernel.kind != KernelKind::Scan && rows < MIN_ROWS && length >= LONG_ROW;
         let form = if parts { Form::Parts } else { form };
         let whole = match form {
             Form::Rows => kernel.kind == KernelKind::Scan || length <= lanes.max(WHOLE_ROW),

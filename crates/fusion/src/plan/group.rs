@@ -25,7 +25,7 @@ use order::GroupSet;
 use smallvec::SmallVec;
 
 /// The maximum number of members, of both groups together, for which a refused merge is retried every time.
-const FEW: usize = 64;
+const MAX_RETRIED: usize = 64;
 
 /// The minimum number of elements of a common input for which otherwise unrelated kernels are merged.
 pub(super) const WORTH_SHARING: usize = 1 << 14;
@@ -331,7 +331,8 @@ impl Finder<'_> {
         let (members, values) =
             (a.members.len() + b.members.len(), a.body.nest.num_values() + b.body.nest.num_values());
         let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
-        let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
+        let has_grown =
+            refused.is_none_or(|refused| members <= MAX_RETRIED || members > refused + refused / 8);
         // The sum overcounts values that both groups load.
         members <= self.limits.kernel_ops
             && values <= self.limits.kernel_ops + self.limits.inputs
@@ -344,7 +345,7 @@ impl Finder<'_> {
     fn in_succession(&self, a: usize, b: usize) -> Option<(usize, usize)> {
         let members = |group: usize| &self.groups[group].members;
         let lies_before = |a: usize, b: usize| members(a).last() < members(b).first();
-        let is_large = members(a).len() + members(b).len() > FEW;
+        let is_large = members(a).len() + members(b).len() > MAX_RETRIED;
         let follows = |first: usize, second: usize| {
             let is_free = is_large && !self.comes_after(first, second);
             self.groups[second].kind == Kind::Kernel && (is_free || lies_before(first, second))

@@ -17,10 +17,10 @@ use kiln_ir::{DType, FxHasher, Lengths, LoopAttributes, LoopOp, Op, Shape, Tenso
 use smallvec::SmallVec;
 
 /// The maximum number of distinct shapes of a recording; larger recordings have no likeness.
-const MOST_SHAPES: usize = 512;
+const MAX_SHAPES: usize = 512;
 
 /// The maximum number of axes longer than 1 whose products of lengths are enumerated.
-const MOST_AXES: usize = 6;
+const MAX_AXES: usize = 6;
 
 /// The planner's facts about the lengths in a recording.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl ShapeSignature {
                 shapes.push(ty.shape);
                 shapes.len() as u32 - 1
             });
-            if shapes.len() > MOST_SHAPES {
+            if shapes.len() > MAX_SHAPES {
                 return None;
             }
             places.push(place);
@@ -192,7 +192,7 @@ impl SignatureBuilder {
             }
             self.add(usize::from(shape.num_elements() >= WORTH_SHARING));
             let long: SmallVec<[usize; 6]> = shape.iter().copied().filter(|&length| length > 1).collect();
-            if long.len() > MOST_AXES {
+            if long.len() > MAX_AXES {
                 long.iter().for_each(|&length| self.add_length(length));
                 continue;
             }
@@ -210,10 +210,10 @@ impl SignatureBuilder {
     /// `COLUMN_THREADS` along an axis, and the pairs of axis products that multiply to the whole.
     fn columns(&mut self, products: &[usize]) {
         /// The count from which threads cannot hold the totals in any case.
-        const MOST: usize = 65;
+        const MAX_PER_THREAD: usize = 65;
         let Some((&whole, parts)) = products.split_last() else { return };
         for (i, &part) in parts.iter().enumerate() {
-            self.add(part.div_ceil(COLUMN_THREADS).min(MOST));
+            self.add(part.div_ceil(COLUMN_THREADS).min(MAX_PER_THREAD));
             for (j, &other) in parts.iter().enumerate().skip(i) {
                 if part.checked_mul(other) == Some(whole) {
                     self.add(i);

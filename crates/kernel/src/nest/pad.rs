@@ -48,8 +48,8 @@ impl Nest {
         ty: TensorType,
     ) -> Result<Slot, Refusal> {
         /// The maximum number of operands: with more, the tests per element cost more than a separate kernel.
-        const MOST: usize = 4;
-        if operands.len() > MOST {
+        const MAX_OPERANDS: usize = 4;
+        if operands.len() > MAX_OPERANDS {
             return Err(Refusal::NoKernel);
         }
         let mut joined: Option<(ValueId, AxisAtoms)> = None;

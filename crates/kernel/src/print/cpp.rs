@@ -7,6 +7,7 @@ pub use joined::cpp_joined;
 
 use super::functions;
 use super::kinds::{self, Function};
+use super::prelude::used_helpers;
 use super::writer::{Language, name};
 use super::{
     Dialect, ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, check_place, entries, names,
@@ -63,7 +64,7 @@ fn is_cpp(dialect: Dialect) -> Result<(), Unprintable> {
 /// A module: definitions for the schedule and prelude functions before the functions.
 fn module(schedule: &GpuSchedule, functions: &str) -> String {
     let index = if schedule.wide { "long long" } else { "int" };
-    let prelude = prelude::used(functions);
+    let prelude = used_helpers(Dialect::Cuda, functions);
     let separator = if prelude.is_empty() { "" } else { "\n" };
     format!("typedef {index} kiln_index;\n{separator}{prelude}{functions}")
 }
@@ -76,7 +77,7 @@ fn module(schedule: &GpuSchedule, functions: &str) -> String {
 /// assert!(text.contains("__forceinline__ float kiln_from_bf16"));
 /// ```
 pub fn with_prelude(text: &str) -> String {
-    let prelude = prelude::used(text);
+    let prelude = used_helpers(Dialect::Cuda, text);
     format!("typedef long long kiln_index;\n{prelude}{text}")
 }
 

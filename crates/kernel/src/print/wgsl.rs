@@ -20,6 +20,7 @@ mod trigonometry;
 mod vector;
 
 use super::kinds::{self, Function};
+use super::prelude::used_helpers;
 use super::writer::{Language, name};
 use super::{
     Dialect, GpuArgument, Printed, Target, Unprintable, arguments, check, check_place, entries, names,
@@ -89,7 +90,7 @@ pub(super) fn aliased(
         let _ = writeln!(text, "{shared}");
     }
     text.push('\n');
-    text.push_str(&prelude::used(&functions));
+    text.push_str(&used_helpers(Dialect::Wgsl, &functions));
     text.push_str(&functions);
     let entries = entries(&names, kernel, schedule, &arguments);
     Ok(Printed { text, entries, arguments })

@@ -291,3 +291,13 @@ pub(crate) fn typed(operand: &ProgramOperand, types: &[TensorType]) -> Operand {
         ProgramOperand::Scalar(scalar) => (*scalar).into(),
     }
 }
+
+/// Replaces the slots of operands and outputs by those of a list.
+pub(crate) fn renumber(program: &mut Program, slots: &[usize]) {
+    let operands = program.instructions.iter_mut().flat_map(|i| &mut i.operands);
+    for operand in operands.chain(&mut program.outputs) {
+        if let ProgramOperand::Slot(slot) = operand {
+            *slot = slots[*slot];
+        }
+    }
+}

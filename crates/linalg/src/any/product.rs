@@ -6,7 +6,7 @@ use kiln_ir::{PadAxis, Result, Shape, TensorType, Var};
 use kiln_tensor::AnyTensor;
 
 /// Maximum number of columns of a Vandermonde matrix with more columns than elements: each column is an op.
-const MOST_POWERS: usize = 1 << 16;
+const MAX_POWERS: usize = 1 << 16;
 
 /// See [`multi_dot`](crate::multi_dot). The first and the last tensor may be vectors: a row and a column.
 ///
@@ -95,8 +95,8 @@ pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
     let x = call.var(&x);
     let length = x.shape()[x.rank() - 1];
     let count = count.unwrap_or(length);
-    if count > MOST_POWERS.max(length) {
-        return Err(call.error(format!("{count} columns are more than {MOST_POWERS} powers")));
+    if count > MAX_POWERS.max(length) {
+        return Err(call.error(format!("{count} columns are more than {MAX_POWERS} powers")));
     }
     let column = as_column(&x);
     let mut powers: Vec<Var<'_>> = Vec::with_capacity(count);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 /// The most connections that have not shown a token, and those of one address.
-const MOST: usize = 256;
-const MOST_OF_ADDRESS: usize = 64;
+const MAX_PENDING: usize = 256;
+const MAX_PER_ADDRESS: usize = 64;
 
 /// The answer to a wrong token is delayed by the first of these, then by twice as long each time, up to the second.
 const DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
@@ -46,9 +46,9 @@ impl Greetings {
     /// one never waits for silent ones.
     pub(super) fn begin(&mut self, number: u64, address: IpAddr, task: AbortHandle) {
         let address = network(address);
-        if self.count(address) >= MOST_OF_ADDRESS {
+        if self.count(address) >= MAX_PER_ADDRESS {
             self.end_oldest(address);
-        } else if self.pending.len() >= MOST {
+        } else if self.pending.len() >= MAX_PENDING {
             let crowded = self.pending.iter().map(|pending| pending.address).max_by_key(|of| self.count(*of));
             self.end_oldest(crowded.unwrap_or(address));
         }
@@ -120,7 +120,7 @@ mod tests {
                 let number_of_address = (number % 8) as u8;
                 greetings.begin(number, [192, 168, 0, number_of_address].into(), task());
             }
-            assert_eq!(greetings.pending.len(), MOST);
+            assert_eq!(greetings.pending.len(), MAX_PENDING);
             assert_eq!(greetings.count(honest), 1, "another address is not in its way");
             assert_eq!(greetings.pending.last().unwrap().number, 1000);
             greetings.end(0);
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn one_address_has_a_part_of_the_places() {
         with(|greetings, task| {
-            for number in 0..MOST_OF_ADDRESS as u64 + 1 {
+            for number in 0..MAX_PER_ADDRESS as u64 + 1 {
                 // Other hosts of one IPv6 network are one client.
                 greetings.begin(number, format!("2001:db8::{number:x}").parse().unwrap(), task());
             }
-            assert_eq!(greetings.pending.len(), MOST_OF_ADDRESS);
+            assert_eq!(greetings.pending.len(), MAX_PER_ADDRESS);
             assert_eq!(greetings.pending[0].number, 1, "the oldest ended");
         });
     }

@@ -23,8 +23,8 @@ use serde::{Deserialize, Deserializer};
 use super::{dtype_name, dtype_of};
 use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
-use crate::located::{LocatedFile, LocatedTensor, located_source};
 use crate::source::WeightFormat;
+use crate::tensor_spans::{SpanFile, TensorSpans, span_source};
 
 /// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"NRUB";
@@ -43,9 +43,9 @@ const MAX_DEPTH: usize = 32;
 
 /// A Burnpack file that is open for reading.
 #[derive(Debug)]
-pub struct BurnpackFile(LocatedFile);
+pub struct BurnpackFile(SpanFile);
 
-located_source!(BurnpackFile);
+span_source!(BurnpackFile);
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -69,9 +69,9 @@ impl BurnpackFile {
         let path = bytes.path().to_owned();
         let start = data_start(&bytes, end, &metadata.tensors)?;
         check_overlaps(&path, start, &metadata.tensors)?;
-        let mut file = LocatedFile::new(bytes, WeightFormat::Burnpack);
+        let mut file = SpanFile::new(bytes, WeightFormat::Burnpack);
         for (name, descriptor) in &metadata.tensors.0 {
-            file.insert(name, descriptor.located(&path, name, start)?)?;
+            file.insert(name, descriptor.spans(&path, name, start)?)?;
         }
         file.metadata = metadata.metadata;
         file.metadata
@@ -151,7 +151,7 @@ fn check_overlaps(path: &Path, start: u64, tensors: &Entries) -> Result<()> {
 }
 
 impl Descriptor {
-    fn located(&self, path: &Path, name: &str, start: u64) -> Result<LocatedTensor> {
+    fn spans(&self, path: &Path, name: &str, start: u64) -> Result<TensorSpans> {
         let (begin, end) = self.data_offsets;
         let lengths = self.shape.iter().map(|&length| usize::try_from(length).ok());
         let lengths: Option<Vec<usize>> = lengths.collect();
@@ -163,7 +163,7 @@ impl Descriptor {
             StoreError::malformed(path, start + begin, format!("the dtype of tensor `{name}` is invalid"))
         })?;
         let ty = (Shape::new(&lengths), dtype_of(variant, inner), dtype_name(variant, inner));
-        LocatedTensor::new(path, name, ty, std::iter::once(start + begin..start + end).collect())
+        TensorSpans::new(path, name, ty, std::iter::once(start + begin..start + end).collect())
     }
 }
 

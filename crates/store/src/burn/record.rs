@@ -21,9 +21,9 @@ use super::{dtype_name, dtype_of};
 use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
 use crate::file::reverse_elements;
-use crate::located::{LocatedFile, LocatedTensor, located_source};
 use crate::msgpack::{Number, Numbers, Value};
 use crate::source::WeightFormat;
+use crate::tensor_spans::{SpanFile, TensorSpans, span_source};
 
 /// The first bytes of a compressed file.
 pub(crate) const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -37,9 +37,9 @@ const MAX_EXPANSION: u64 = 100;
 ///
 /// [`contents`](crate::TensorSource::contents) of a compressed record are copies in memory.
 #[derive(Debug)]
-pub struct BurnRecordFile(LocatedFile);
+pub struct BurnRecordFile(SpanFile);
 
-located_source!(BurnRecordFile);
+span_source!(BurnRecordFile);
 
 /// Whether a file, which need not be complete, starts as a record does.
 pub(crate) fn is_record(start: &[u8]) -> bool {
@@ -56,7 +56,7 @@ impl BurnRecordFile {
             return Err(StoreError::malformed(bytes.path(), 0, problem));
         };
         let text = |(key, value): &(String, Value)| Some((key.clone(), value.text()?.to_owned()));
-        let mut file = LocatedFile::new(bytes.clone(), WeightFormat::BurnRecord);
+        let mut file = SpanFile::new(bytes.clone(), WeightFormat::BurnRecord);
         file.metadata = metadata.iter().filter_map(text).collect();
         let float = Precision::of(file.metadata.get("float").map_or("", String::as_str));
         let mut walk = Walk { bytes, file, float };
@@ -105,7 +105,7 @@ impl Precision {
 /// A pass over the tree that collects the tensors.
 struct Walk {
     bytes: FileBytes,
-    file: LocatedFile,
+    file: SpanFile,
     float: Precision,
 }
 
@@ -137,7 +137,7 @@ impl Walk {
     }
 
     /// The tensor of a map; `None` if the map is a module.
-    fn tensor(&self, name: &str, map: &Value) -> Result<Option<LocatedTensor>> {
+    fn tensor(&self, name: &str, map: &Value) -> Result<Option<TensorSpans>> {
         let data = map.get("bytes").or_else(|| map.get("value"));
         let (Some(Value::Numbers(shape)), Some(data)) = (map.get("shape"), data) else { return Ok(None) };
         let (path, all) = (self.bytes.path(), self.bytes.all());
@@ -149,21 +149,21 @@ impl Walk {
         match (data, dtype.transpose()?) {
             (Value::Binary(range), Some((variant, inner))) => {
                 let ty = (shape, dtype_of(variant, inner), dtype_name(variant, inner));
-                LocatedTensor::new(path, name, ty, vec![range.clone()]).map(Some)
+                TensorSpans::new(path, name, ty, vec![range.clone()]).map(Some)
             }
             (Value::Numbers(numbers), Some((variant, inner))) => {
                 let dtype = dtype_of(variant, inner);
                 let data = dtype.map(|dtype| self.decode_bytes(name, numbers, shape, dtype)).transpose()?;
                 let name_in_file = dtype_name(variant, inner);
                 match data {
-                    Some(data) => Ok(Some(LocatedTensor::decoded(data, name_in_file))),
-                    None => LocatedTensor::new(path, name, (shape, None, name_in_file), Vec::new()).map(Some),
+                    Some(data) => Ok(Some(TensorSpans::decoded(data, name_in_file))),
+                    None => TensorSpans::new(path, name, (shape, None, name_in_file), Vec::new()).map(Some),
                 }
             }
             (Value::Numbers(numbers), None) => {
                 let data = self.decode_numbers(name, numbers, shape)?;
                 let name_in_file = data.dtype().to_string();
-                Ok(Some(LocatedTensor::decoded(data, name_in_file)))
+                Ok(Some(TensorSpans::decoded(data, name_in_file)))
             }
             (
                 Value::Binary(_)

@@ -103,6 +103,14 @@ fn apart<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
     }
 }
 
+/// The median of many measurements, after a warm-up.
+fn typical(measure: impl Fn() -> f64) -> f64 {
+    (0..CHAINS / 10).for_each(|_| {
+        measure();
+    });
+    median((0..CHAINS).map(|_| measure()).collect())
+}
+
 /// Nanoseconds per operation of a `run` with [`CHAIN`] operations, including drops.
 fn time(run: impl Fn()) -> f64 {
     let measure = || {
@@ -110,10 +118,7 @@ fn time(run: impl Fn()) -> f64 {
         run();
         started.elapsed().as_secs_f64() * 1e9 / CHAIN as f64
     };
-    (0..CHAINS / 10).for_each(|_| {
-        measure();
-    });
-    median((0..CHAINS).map(|_| measure()).collect())
+    typical(measure)
 }
 
 fn backward(a: &Tensor<Autodiff<Flex>, 1>, b: &Tensor<Autodiff<Flex>, 1>) -> f64 {
@@ -123,10 +128,7 @@ fn backward(a: &Tensor<Autodiff<Flex>, 1>, b: &Tensor<Autodiff<Flex>, 1>) -> f64
         black_box(sum.backward());
         started.elapsed().as_secs_f64() * 1e9 / CHAIN as f64
     };
-    (0..CHAINS / 10).for_each(|_| {
-        measure();
-    });
-    median((0..CHAINS).map(|_| measure()).collect())
+    typical(measure)
 }
 
 fn allocations<T>(op: impl Fn() -> T) -> f64 {

@@ -261,31 +261,45 @@ fn compare(
     let mut outcome = Outcome::default();
     for (place, gradient) in analytic.iter().enumerate() {
         let (Some(gradient), HostOperand::Tensor(data)) = (gradient, &list[place]) else { continue };
-        let wrong_type = gradient.ty() != data.ty();
-        let problem = || format!("type {} of operand {}", gradient.ty(), data.ty());
-        outcome.note(&format!("gradient {place}"), wrong_type.then(problem));
-        if wrong_type {
-            continue;
-        }
-        let gradient = gradient.to_vec::<f64>();
-        let scale = 1.0 + gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));
-        for element in sampled(data.ty()) {
-            let numeric = slope(list, place, element, function, h)?;
-            let agrees = (gradient[element] - numeric).abs() <= tolerance * scale;
-            let problem = || format!("element {element}: {} instead of about {numeric}", gradient[element]);
-            outcome.note(&format!("gradient {place}"), (!agrees).then(problem));
-        }
+        let name = format!("gradient {place}");
+        compare_slopes(&mut outcome, &name, (gradient, data.ty()), SAMPLES, tolerance, |element| {
+            slope(list, place, element, function, h)
+        })?;
     }
     Ok(outcome)
 }
 
-fn sampled(ty: TensorType) -> Vec<usize> {
-    let n = ty.num_elements();
-    if n <= SAMPLES {
-        return (0..n).collect();
+/// Compares a gradient, of an operand of that type, with the slopes at its elements; of more elements, with `samples`.
+pub(crate) fn compare_slopes(
+    outcome: &mut Outcome,
+    name: &str,
+    (gradient, ty): (&TensorData, TensorType),
+    samples: usize,
+    tolerance: f64,
+    slope: impl Fn(usize) -> Result<f64, String>,
+) -> Result<(), String> {
+    let wrong_type = gradient.ty() != ty;
+    outcome.note(name, wrong_type.then(|| format!("type {} of operand {ty}", gradient.ty())));
+    if wrong_type {
+        return Ok(());
     }
-    let mut random = Random::new("samples", n as u64);
-    (0..SAMPLES).map(|_| random.below(n)).collect()
+    let gradient = gradient.to_vec::<f64>();
+    let scale = 1.0 + gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));
+    for element in sampled(gradient.len(), samples) {
+        let numeric = slope(element)?;
+        let agrees = (gradient[element] - numeric).abs() <= tolerance * scale;
+        let problem = || format!("element {element}: {} instead of about {numeric}", gradient[element]);
+        outcome.note(name, (!agrees).then(problem));
+    }
+    Ok(())
+}
+
+fn sampled(count: usize, samples: usize) -> Vec<usize> {
+    if count <= samples {
+        return (0..count).collect();
+    }
+    let mut random = Random::new("samples", count as u64);
+    (0..samples).map(|_| random.below(count)).collect()
 }
 
 fn slope(

@@ -2,7 +2,7 @@
 
 use super::{Argument, Gradient, Method};
 use crate::case::Tolerance;
-use crate::check::{Outcome, guarded};
+use crate::check::{Outcome, compare_slopes, guarded};
 use crate::compare::difference;
 use crate::engines::{REFERENCE, Subject};
 use crate::fill::{Random, filled};
@@ -352,17 +352,7 @@ fn slopes(
     let mut outcome = Outcome::default();
     for (place, gradient) in found.iter().enumerate() {
         let (Some(gradient), true) = (gradient, differentiated(&arguments[place])) else { continue };
-        let wrong_type = gradient.ty() != data[place].ty();
-        outcome.note(
-            &format!("gradient {place}"),
-            wrong_type.then(|| format!("is {} for an operand {}", gradient.ty(), data[place].ty())),
-        );
-        if wrong_type {
-            continue;
-        }
-        let gradient = gradient.to_vec::<f64>();
-        let scale = 1.0 + gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));
-        for element in sampled(gradient.len()) {
+        let slope = |element: usize| {
             let x = data[place].to_vec::<f64>()[element];
             let step = h * x.abs().max(1.0);
             let at = |x: f64| {
@@ -372,19 +362,10 @@ fn slopes(
                 moved[place] = TensorData::new(numbers, *moved[place].shape()).expect("the same number");
                 function(&moved)
             };
-            let slope = (at(x + step)? - at(x - step)?) / (2.0 * step);
-            let agrees = (gradient[element] - slope).abs() <= tolerance * scale;
-            let problem = || format!("element {element}: {} instead of about {slope}", gradient[element]);
-            outcome.note(&format!("gradient {place}"), (!agrees).then(problem));
-        }
+            Ok((at(x + step)? - at(x - step)?) / (2.0 * step))
+        };
+        let (name, ty) = (format!("gradient {place}"), data[place].ty());
+        compare_slopes(&mut outcome, &name, (gradient, ty), SAMPLES, tolerance, slope)?;
     }
     Ok(outcome)
-}
-
-fn sampled(count: usize) -> Vec<usize> {
-    if count <= SAMPLES {
-        return (0..count).collect();
-    }
-    let mut random = Random::new("samples", count as u64);
-    (0..SAMPLES).map(|_| random.below(count)).collect()
 }

@@ -134,10 +134,10 @@ impl<'a> Options<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     fn read<T>(words: &[&str], see: impl Fn(Options) -> T) -> Result<T, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let args = Args::parse(&words, &ACCEPTS)?;
+        let args = Args::parse(&owned(words), &ACCEPTS)?;
         Options::read(&args).map(see)
     }
 

@@ -201,13 +201,11 @@ pub(super) fn first_step(peer: &Peer, workload: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     #[test]
     fn errors_list_the_valid_values() {
-        let problem = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words).unwrap_err()
-        };
+        let problem = |words: &[&str]| run(&owned(words)).unwrap_err();
         assert!(problem(&["--only", "matmul"]).contains("matmul_bf16_4096"));
         assert!(problem(&["--peers", "burn"]).contains("torch.compile"));
         assert!(problem(&["--tflops", "many"]).contains("`many`"));

@@ -145,6 +145,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     fn files(listed: Result<Value, String>) -> Files {
         let folders = Folders { bench: "b".into(), models: "m".into(), scratch: "s".into() };
@@ -153,10 +154,7 @@ mod tests {
 
     #[test]
     fn errors_list_the_valid_values() {
-        let problem = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words).unwrap_err()
-        };
+        let problem = |words: &[&str]| run(&owned(words)).unwrap_err();
         assert!(problem(&["--only", "minilm"]).contains("minilm_32"));
         assert!(problem(&["--peers", "burn"]).contains("llama.cpp"));
         assert!(problem(&["--rounds", "0"]).contains("from 1"));

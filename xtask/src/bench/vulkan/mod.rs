@@ -161,13 +161,11 @@ fn first_steps(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::owned;
 
     #[test]
     fn errors_list_the_valid_values() {
-        let problem = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            run(&words).unwrap_err()
-        };
+        let problem = |words: &[&str]| run(&owned(words)).unwrap_err();
         assert!(problem(&["--only", "matmul"]).contains("matmul_f32_2048"));
         assert!(problem(&["--peers", "torch"]).contains("kiln-cuda"));
         assert!(problem(&["--programs", "/nowhere"]).contains("/nowhere"));

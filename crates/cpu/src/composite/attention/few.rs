@@ -8,14 +8,14 @@ use crate::Cpu;
 use crate::contraction::simd::{Kernel, Simd};
 
 /// The maximum number of queries; more queries fill vectors better as lanes.
-const MOST: usize = 4;
+const MAX_QUERIES: usize = 4;
 
 /// Keys whose dot products with a query are computed together.
 const TOGETHER: usize = 4;
 
 /// Whether the block is small, and the elements of each key and value are contiguous.
 pub(super) fn suits<T: Score>(problem: &Problem<T>, block: Block) -> bool {
-    block.len <= MOST && problem.k.steps()[1] == 1 && problem.v.steps()[1] == 1
+    block.len <= MAX_QUERIES && problem.k.steps()[1] == 1 && problem.v.steps()[1] == 1
 }
 
 /// Computes one block of queries against all keys.
@@ -45,7 +45,7 @@ pub(super) unsafe fn attend<T: Score>(
     let scale = problem.scale * T::LOG2_E;
     queries.iter_mut().for_each(|x| *x *= scale);
     y.fill(T::ZERO);
-    let (mut greatest, mut total) = ([T::NEG_INFINITY; MOST], [T::ZERO; MOST]);
+    let (mut greatest, mut total) = ([T::NEG_INFINITY; MAX_QUERIES], [T::ZERO; MAX_QUERIES]);
     for key in (0..reach).step_by(KEYS) {
         let keys = (reach - key).min(KEYS);
         let row = |heads: &Heads<T>| heads.row(block.batch, problem.kv_head(block), key);

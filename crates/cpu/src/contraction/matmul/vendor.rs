@@ -8,7 +8,7 @@ use crate::threads::Pool;
 use core::ffi::c_int;
 
 /// The minimum multiplications for which a call is worthwhile; below, [`Gemm`] has less overhead.
-const LEAST: usize = 1 << 18;
+const MIN_MULTIPLICATIONS: usize = 1 << 18;
 
 /// Rows and columns of the blocks that an epilogue receives: within the limits that [`Gemm::epilogue`] promises.
 const BLOCK: [usize; 2] = [96, 256];
@@ -42,7 +42,7 @@ pub(super) unsafe fn run<T: Float>(gemm: &Gemm<'_, T>, pool: &Pool) -> bool {
     // An error of the choice was reported before the matmul began.
     let Ok(Some(library)) = blas::library() else { return false };
     let [m, k, n] = gemm.sizes;
-    if m.saturating_mul(n).saturating_mul(k) < LEAST {
+    if m.saturating_mul(n).saturating_mul(k) < MIN_MULTIPLICATIONS {
         return false;
     }
     let Some(c) = gemm.c else { return false };

@@ -95,7 +95,7 @@ pub(super) struct MaxGradient<T> {
 impl<T: Number> MaxGradient<T> {
     pub(super) fn new(windows: &Windows) -> MaxGradient<T> {
         MaxGradient {
-            best: [T::LEAST; CHUNK],
+            best: [T::LOWEST; CHUNK],
             which: [NONE; CHUNK],
             sums: Sums::new(windows, windows.row.min(CHUNK)),
         }
@@ -175,7 +175,7 @@ multiversion! {
         for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
             for from in (0..windows.row).step_by(CHUNK) {
                 let len = (windows.row - from).min(CHUNK);
-                (kept.best, kept.which) = ([T::LEAST; CHUNK], [NONE; CHUNK]);
+                (kept.best, kept.which) = ([T::LOWEST; CHUNK], [NONE; CHUNK]);
                 let mut number = 0;
                 for &start in starts {
                     for column in &windows.columns {

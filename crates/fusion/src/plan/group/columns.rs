@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use kiln_kernel::{Nest, Slot};
 
 /// The maximum number of kernels tried before and after a column reduction, among those that read the same values.
-const MOST_TRIED: usize = 32;
+const MAX_TRIED: usize = 32;
 
 impl Finder<'_> {
     /// Merges column reductions into kernels that iterate over the rows of the same tensors. Reductions with the most
@@ -31,7 +31,7 @@ impl Finder<'_> {
             let rarest = reads.iter().map(|value| having.get(value).map_or(&[][..], Vec::as_slice));
             let Some(rarest) = rarest.min_by_key(|groups| groups.len()) else { continue };
             let near = rarest.partition_point(|&other| other < group);
-            let near = &rarest[near.saturating_sub(MOST_TRIED)..rarest.len().min(near + MOST_TRIED)];
+            let near = &rarest[near.saturating_sub(MAX_TRIED)..rarest.len().min(near + MAX_TRIED)];
             let mut through: Vec<usize> =
                 near.iter().copied().filter(|&other| self.rows_are_columns(other, group, &reads)).collect();
             through.sort_by_key(|&other| (self.groups[other].columns.is_empty(), other));
@@ -118,14 +118,14 @@ impl Finder<'_> {
     /// Whether the registers of a block can hold a row and the totals of all columns.
     pub(super) fn holds_columns(&self, nest: &Nest, slots: &BTreeMap<ValueNumber, Slot>) -> bool {
         /// The maximum bytes per thread of a block.
-        const MOST: usize = 128;
+        const MAX_BYTES: usize = 128;
         let row = nest.row_len();
         let is_held = |value: &ValueNumber, slot: &Slot| {
             nest.is_input(*slot) && self.graph.types[*value as usize].num_elements() > row
         };
         let held = slots.iter().filter(|(value, slot)| is_held(value, slot));
         let held: usize = held.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
-        row.div_ceil(COLUMN_THREADS) * (held + nest.column_reduce_bytes()) <= MOST
+        row.div_ceil(COLUMN_THREADS) * (held + nest.column_reduce_bytes()) <= MAX_BYTES
     }
 }
 

@@ -19,7 +19,7 @@ const LOAD_BYTE: usize = 3;
 const SWEEPS: usize = 3;
 
 /// The maximum number of recomputed instructions in one kernel.
-const MOST: usize = 64;
+const MAX_RECOMPUTED: usize = 64;
 
 /// The values that one group recomputes instead of loading.
 struct Rematerialization<'a> {
@@ -134,7 +134,7 @@ impl Finder<'_> {
         };
         let saved = if is_last { 2 * self.load(value) } else { self.load(value) };
         let spent = computed + from.iter().map(|&from| self.load(from)).sum::<usize>();
-        if spent > saved || chosen.added.len() + entries.len() > MOST {
+        if spent > saved || chosen.added.len() + entries.len() > MAX_RECOMPUTED {
             return false;
         }
         chosen.added.extend(entries);
@@ -204,7 +204,7 @@ impl Finder<'_> {
             }
             // Each entry is visited once, however often it is used.
             if chain.entries.insert(entry) {
-                if chain.entries.len() > MOST {
+                if chain.entries.len() > MAX_RECOMPUTED {
                     return None;
                 }
                 left.extend(self.graph.operands(entry));

@@ -10,9 +10,11 @@ use crate::block::{
     ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Kind, LANES, Place,
     Statement, Type,
 };
+use crate::print::Dialect;
+use crate::print::prelude::used_helpers;
 use crate::print::wgsl::{
     buffer_type, compute, constant, element_type, encode, entry_head, from_element, held, load_packed,
-    number, per_word, prelude, store_packed, to_element, uniform_buffer, word,
+    number, per_word, store_packed, to_element, uniform_buffer, word,
 };
 use alloc::format;
 use alloc::string::String;
@@ -32,7 +34,8 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
         functions.insert_str(0, MUL_HIGH);
     }
     let (enabled, tiles) = (cooperative::enabled(kernel), cooperative::memory(kernel));
-    format!("{enabled}{}{tiles}\n{}{functions}", wgsl.memory(), prelude::used(&functions))
+    let helpers = used_helpers(Dialect::Wgsl, &functions);
+    format!("{enabled}{}{tiles}\n{helpers}{functions}", wgsl.memory())
 }
 
 const MUL_HIGH: &str = "fn kiln_mul_high(a: u32, b: u32) -> u32 {

@@ -1,9 +1,9 @@
 //! The C++ math prelude: functions that CUDA lacks, or whose edge cases differ from the ops.
 
-use alloc::string::String;
+use crate::print::prelude::Helper;
 
 /// Names and definitions, each before its users.
-const FUNCTIONS: [(&str, &str); 26] = [
+pub(in crate::print) const FUNCTIONS: [Helper; 26] = [
     (
         "kiln_pack",
         "// Loaded and stored as one access of up to 16 bytes.
@@ -297,18 +297,3 @@ template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long lo
     ),
     ("kiln_least", "__device__ __forceinline__ kiln_index kiln_least(kiln_index a, kiln_index b) { return a < b ? a : b; }\n"),
 ];
-
-/// The prelude functions that a text uses, directly or indirectly.
-pub(in crate::print) fn used(text: &str) -> String {
-    let mut needed = alloc::vec![false; FUNCTIONS.len()];
-    for number in (0..FUNCTIONS.len()).rev() {
-        let (name, _) = FUNCTIONS[number];
-        let calls = |text: &str| {
-            text.match_indices(name).any(|(at, _)| text[at + name.len()..].starts_with(['(', '<']))
-        };
-        let later = FUNCTIONS.iter().zip(&needed).skip(number + 1);
-        needed[number] =
-            calls(text) || later.filter(|(_, needed)| **needed).any(|((_, body), _)| calls(body));
-    }
-    FUNCTIONS.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
-}

@@ -2,11 +2,11 @@
 
 use super::{functions64, integers, rounded, trigonometry};
 use crate::print::functions::{FUNCTIONS, Form};
-use alloc::string::String;
+use crate::print::prelude::Helper;
 use alloc::vec::Vec;
 
 /// Names and definitions, each before its users.
-const BEFORE: [(&str, &str); 13] = [
+const BEFORE: [Helper; 13] = [
     (
         "kiln_float",
         "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
@@ -102,7 +102,7 @@ fn kiln_area(z: f32) -> f32 {
 ];
 
 /// As [`BEFORE`], after the elementary functions.
-const AFTER: [(&str, &str); 6] = [
+const AFTER: [Helper; 6] = [
     (
         "kiln_atan2",
         "fn kiln_atan2(y: f32, x: f32) -> f32 {
@@ -207,13 +207,13 @@ fn kiln_rem(a: f32, b: f32) -> f32 {
     ),
 ];
 
-/// The prelude functions that a text uses, directly or indirectly.
-pub(in crate::print) fn used(text: &str) -> String {
+/// All functions, each before its users.
+pub(in crate::print) fn functions() -> Vec<Helper> {
     let defined = FUNCTIONS.iter().filter_map(|row| match row.wgsl {
         Form::Call(name) if !row.definition.is_empty() => Some((name, row.definition)),
         Form::Call(_) | Form::Text(_) => None,
     });
-    let functions: Vec<(&str, &str)> = BEFORE
+    BEFORE
         .into_iter()
         .chain(rounded::FUNCTIONS)
         .chain(rounded::OF_F64)
@@ -223,15 +223,5 @@ pub(in crate::print) fn used(text: &str) -> String {
         .chain(AFTER)
         .chain(functions64::FUNCTIONS)
         .chain(integers::OF_F64.into_iter().flatten().copied())
-        .collect();
-    let mut needed = alloc::vec![false; functions.len()];
-    for number in (0..functions.len()).rev() {
-        let (name, _) = functions[number];
-        let calls =
-            |text: &str| text.match_indices(name).any(|(at, _)| text[at + name.len()..].starts_with('('));
-        let later = functions.iter().zip(&needed).skip(number + 1);
-        needed[number] =
-            calls(text) || later.filter(|(_, needed)| **needed).any(|((_, body), _)| calls(body));
-    }
-    functions.iter().zip(needed).filter(|(_, needed)| *needed).map(|((_, body), _)| *body).collect()
+        .collect()
 }

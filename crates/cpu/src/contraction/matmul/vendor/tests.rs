@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The sizes are above [`LEAST`].
+/// The sizes are above [`MIN_MULTIPLICATIONS`].
 const SIZES: [[usize; 3]; 4] = [[64, 64, 65], [97, 513, 257], [200, 1100, 33], [300, 7, 301]];
 
 fn numbers<T: Float>(count: usize, seed: usize) -> Vec<T> {
