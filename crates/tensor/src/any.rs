@@ -90,8 +90,8 @@ use kiln_ir::Value;
 /// documented.
 ///
 /// # Panics
-/// Methods that add axes may panic when there are more than [`MAX_RANK`](kiln_ir::MAX_RANK), as [`Shape::new`] does;
-/// others return an error.
+/// Methods that add axes may panic when a result would have more than [`MAX_RANK`](kiln_ir::MAX_RANK), as
+/// [`Shape::new`] does; others return an error.
 #[derive(Clone)]
 pub struct AnyTensor {
     /// Dropped before the stack: an engine that is dropped with its last handle does not compute dead values.

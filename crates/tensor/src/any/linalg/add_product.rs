@@ -88,7 +88,8 @@ impl AnyTensor {
     /// [`linalg::renorm`](crate::linalg::renorm).
     ///
     /// # Errors
-    /// When the dtype is not a float, the axis is out of range, `p` is not positive, or `max_norm` is negative or NaN.
+    /// When the dtype is not a float, the axis is out of range, `p` is not positive, `max_norm` is negative or NaN, or
+    /// the slices have no elements and `p` is infinite.
     pub fn renorm(self, p: f64, axis: impl Into<crate::Axis>, max_norm: f64) -> Result<AnyTensor> {
         const OP: &str = "renorm";
         /// Added to a norm before the division, as in PyTorch.

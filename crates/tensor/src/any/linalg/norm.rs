@@ -56,8 +56,8 @@ impl AnyTensor {
     /// [`linalg::vector_norm_dims`](crate::linalg::vector_norm_dims).
     ///
     /// # Errors
-    /// When the dtype is not a float, an axis is out of range or repeated, or there are no elements and the norm is the
-    /// greatest or least absolute value.
+    /// When the dtype is not a float, an axis is out of range or repeated, or the axes have no elements and the norm is
+    /// the greatest or least absolute value.
     pub fn vector_norm_dims(self, norm: impl Into<Norm>, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.norm_over(norm.into(), &axes.into())
     }

@@ -56,7 +56,7 @@ impl AnyTensor {
     ///
     /// # Errors
     /// When the operands are not of these shapes and one float dtype, the numbers of groups do not divide the channels,
-    /// the stride is 0, or the kernel is empty or does not fit into the padded input.
+    /// the stride is 0, the image or the kernel is empty, or the kernel does not fit into the padded image.
     pub fn deform_conv2d(
         self,
         offset: AnyTensor,

@@ -114,8 +114,8 @@ impl AnyTensor {
     /// scales and shifts each channel. See [`module::group_norm`](crate::module::group_norm).
     ///
     /// # Errors
-    /// When the dtype is not a float, there are fewer than two axes, `groups` does not divide the channels, or weight
-    /// or bias are not `[channels]` of the same dtype.
+    /// When the dtype is not a float, there are fewer than two axes, `groups` is 0 or does not divide the channels, or
+    /// weight or bias are not `[channels]` of the same dtype.
     pub fn group_norm(
         self,
         groups: usize,

@@ -8,7 +8,7 @@ impl AnyTensor {
     /// `[.., channels, height factor, width factor]`. See [`module::pixel_shuffle`](crate::module::pixel_shuffle).
     ///
     /// # Errors
-    /// When there are fewer than three axes, or the channels are not a multiple of `factor²`.
+    /// When there are fewer than three axes, `factor` is 0, or the channels are not a multiple of `factor²`.
     pub fn pixel_shuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_shuffle";
         let (before, [channels, height, width]) = self.image(OP)?;
@@ -25,7 +25,7 @@ impl AnyTensor {
     /// [`module::pixel_unshuffle`](crate::module::pixel_unshuffle).
     ///
     /// # Errors
-    /// When there are fewer than three axes, or height and width are not multiples of `factor`.
+    /// When there are fewer than three axes, `factor` is 0, or height and width are not multiples of it.
     pub fn pixel_unshuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_unshuffle";
         let (before, [channels, height, width]) = self.image(OP)?;
@@ -42,7 +42,7 @@ impl AnyTensor {
     /// [`module::channel_shuffle`](crate::module::channel_shuffle).
     ///
     /// # Errors
-    /// When there are fewer than two axes, or the channels are not a multiple of `groups`.
+    /// When there are fewer than two axes, `groups` is 0, or the channels are not a multiple of it.
     pub fn channel_shuffle(self, groups: usize) -> Result<AnyTensor> {
         const OP: &str = "channel_shuffle";
         self.check_rank(OP, 2, "[batch, channels, ..]")?;
