@@ -129,6 +129,9 @@ impl Custom {
     }
 
     /// The op's [gradients](CustomOp::vjp). A panic of a [`Var`] in its code names the op and its operands.
+    ///
+    /// # Errors
+    /// `Some(Err(_))` when the op's code returns one.
     pub fn vjp<'e>(
         &self,
         inputs: &[Var<'e>],

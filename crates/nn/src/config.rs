@@ -140,6 +140,9 @@ impl ConfigError {
 }
 
 /// Implements `Display` of derived configurations: prints JSON.
+///
+/// # Errors
+/// When the formatter fails.
 #[doc(hidden)]
 pub fn display(config: &impl Config, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&config.to_json())

@@ -360,6 +360,9 @@ pub trait VisitorMut {
 }
 
 /// Implements `Display` of derived modules: prints the layer table.
+///
+/// # Errors
+/// When the formatter fails.
 #[doc(hidden)]
 pub fn display(module: &dyn Module, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
     Display::fmt(&LayerTable::new(module), f)

@@ -250,11 +250,17 @@ pub fn bools(shape: &'static [usize]) -> Argument {
 }
 
 /// The only result of a method.
+///
+/// # Errors
+/// The error of `result`.
 pub fn one(result: Result<AnyTensor>) -> Result<Vec<AnyTensor>> {
     result.map(|tensor| vec![tensor])
 }
 
 /// Two results of a method.
+///
+/// # Errors
+/// The error of `result`.
 pub fn two(result: Result<(AnyTensor, AnyTensor)>) -> Result<Vec<AnyTensor>> {
     result.map(|(a, b)| vec![a, b])
 }

@@ -77,8 +77,21 @@ use kiln_ir::Value;
 /// ```
 ///
 /// # Errors
-/// Methods return the error of type inference when shapes or dtypes are incompatible. No method waits for the device
-/// unless documented.
+/// Each method lists the dtypes, shapes and arguments that it does not accept. It does not repeat the errors of every
+/// method:
+///
+/// - Tensors are on stacks of different [domains](Stack::domain), such as two devices.
+/// - Promotion finds no dtype: none represents a signed integer and a `u64` ([`DType::promote`]).
+/// - A result is too large for this machine.
+/// - An axis is so long that the integer dtype of the stack does not represent its indices.
+///
+/// A failure of the computation, such as an index out of range or memory that runs out, is an error of the result. It
+/// passes to the results of later ops, and methods that read elements return it. No method waits for the device unless
+/// documented.
+///
+/// # Panics
+/// Methods that add axes may panic when a result would have more than [`MAX_RANK`](kiln_ir::MAX_RANK), as
+/// [`Shape::new`] does; others return an error.
 #[derive(Clone)]
 pub struct AnyTensor {
     /// Dropped before the stack: an engine that is dropped with its last handle does not compute dead values.

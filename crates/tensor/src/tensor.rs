@@ -158,6 +158,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Applies a function of `AnyTensor`s that keeps rank and kind; for extensions.
+    ///
+    /// # Panics
+    /// When the function returns an error, or a tensor of another rank or kind.
     #[inline]
     #[track_caller]
     pub fn map(self, f: impl FnOnce(AnyTensor) -> Result<AnyTensor>) -> Self {
@@ -165,6 +168,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Applies a function of `AnyTensor`s that returns rank `D2` and kind `K2`; for extensions.
+    ///
+    /// # Panics
+    /// When the function returns an error, or a tensor of another rank or kind.
     #[inline]
     #[track_caller]
     pub fn convert<const D2: usize, K2: Kind>(

@@ -294,6 +294,9 @@ pub fn word_scalar(word: &str) -> Option<Scalar> {
 
 /// Writes a number so that it parses to the same value. A NaN with other bits than the default is written with its
 /// bits, `nan_fff8000000000000`.
+///
+/// # Errors
+/// When the formatter fails.
 pub fn write_scalar(f: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt::Result {
     match scalar {
         Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),

@@ -12,16 +12,25 @@ use kiln_ir::{Comparison, Var};
 
 impl AnyTensor {
     /// Applies ReLU, `max(x, 0)`. See [`activation::relu`](crate::activation::relu).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     pub fn relu(self) -> Result<AnyTensor> {
         self.binary_scalar(kiln_ir::Binary::Max, 0)
     }
 
     /// Applies ReLU6, `min(max(x, 0), 6)`. See [`activation::relu6`](crate::activation::relu6).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn relu6(self) -> Result<AnyTensor> {
         self.hardtanh(0.0, 6.0)
     }
 
     /// Applies hard tanh, `min(max(x, min), max)`. See [`activation::hardtanh`](crate::activation::hardtanh).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or `min` is above `max`.
     pub fn hardtanh(self, min: f64, max: f64) -> Result<AnyTensor> {
         self.check_float("hardtanh")?;
         if min > max {
@@ -31,6 +40,9 @@ impl AnyTensor {
     }
 
     /// Applies tanh-shrink, `x - tanh(x)`. See [`activation::tanhshrink`](crate::activation::tanhshrink).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn tanhshrink(self) -> Result<AnyTensor> {
         self.check_float("tanhshrink")?;
         Ok(self.expression(|x| &x - x.tanh()))
@@ -38,6 +50,9 @@ impl AnyTensor {
 
     /// Applies leaky ReLU: `x` where positive, `slope x` elsewhere. See
     /// [`activation::leaky_relu`](crate::activation::leaky_relu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn leaky_relu(self, slope: f64) -> Result<AnyTensor> {
         self.check_float("leaky_relu")?;
         if slope == 0.0 {
@@ -51,6 +66,9 @@ impl AnyTensor {
 
     /// Applies [`leaky_relu`](AnyTensor::leaky_relu) with a learned slope: `weight` is `[1]`, or `[channels]` for
     /// `self` `[batch, channels, ..]`. See [`activation::prelu`](crate::activation::prelu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the weight is not `[1]` or `[channels]` of the same dtype.
     pub fn prelu(self, weight: AnyTensor) -> Result<AnyTensor> {
         self.check_float("prelu")?;
         self.check_alike("prelu", &weight)?;
@@ -81,18 +99,27 @@ impl AnyTensor {
     }
 
     /// Applies GELU, `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn gelu(self) -> Result<AnyTensor> {
         self.gate(&GELU)
     }
 
     /// Applies the `tanh` approximation of [`gelu`](AnyTensor::gelu). See
     /// [`activation::gelu_approximate`](crate::activation::gelu_approximate).
+    ///
+    /// # Errors
+    /// As [`gelu`](AnyTensor::gelu).
     #[doc(alias = "gelu")]
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
         self.gate(&GELU_APPROXIMATE)
     }
 
     /// Applies log-sigmoid, `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     #[doc(alias = "logsigmoid")]
     pub fn log_sigmoid(self) -> Result<AnyTensor> {
         self.check_float("log_sigmoid")?;
@@ -101,6 +128,9 @@ impl AnyTensor {
 
     /// Applies hard sigmoid, `min(max(alpha x + beta, 0), 1)`. See
     /// [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     #[doc(alias = "hardsigmoid")]
     pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
         self.check_float("hard_sigmoid")?;
@@ -111,6 +141,9 @@ impl AnyTensor {
     }
 
     /// Applies SiLU, `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     #[doc(alias = "swish")]
     pub fn silu(self) -> Result<AnyTensor> {
         self.gate(&SILU)
@@ -118,6 +151,9 @@ impl AnyTensor {
 
     /// Applies hard swish, `x min(max(x + 3, 0), 6) / 6`. See
     /// [`activation::hard_swish`](crate::activation::hard_swish).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     #[doc(alias = "hardswish")]
     pub fn hard_swish(self) -> Result<AnyTensor> {
         self.check_float("hard_swish")?;
@@ -131,17 +167,26 @@ impl AnyTensor {
     }
 
     /// Applies Mish, `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn mish(self) -> Result<AnyTensor> {
         self.gate(&MISH)
     }
 
     /// Applies softplus, `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
+    ///
+    /// # Errors
+    /// As [`softplus_with_threshold`](AnyTensor::softplus_with_threshold).
     pub fn softplus(self, beta: f64) -> Result<AnyTensor> {
         self.softplus_with_threshold(beta, f64::INFINITY)
     }
 
     /// Applies [`softplus`](AnyTensor::softplus) where `beta x` is at most `threshold`, and the identity elsewhere. See
     /// [`activation::softplus_with_threshold`](crate::activation::softplus_with_threshold).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or `beta` is 0 or not finite.
     pub fn softplus_with_threshold(self, beta: f64, threshold: f64) -> Result<AnyTensor> {
         self.check_float("softplus")?;
         if beta == 0.0 || !beta.is_finite() {
@@ -159,12 +204,18 @@ impl AnyTensor {
 
     /// Applies ELU: `x` where positive, `alpha (exp(x) - 1)` elsewhere. See
     /// [`activation::elu`](crate::activation::elu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn elu(self, alpha: f64) -> Result<AnyTensor> {
         self.exponential("elu", [alpha, 1.0, 1.0])
     }
 
     /// Applies CELU: `x` where positive, `alpha (exp(x / alpha) - 1)` elsewhere. See
     /// [`activation::celu`](crate::activation::celu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or `alpha` is 0.
     pub fn celu(self, alpha: f64) -> Result<AnyTensor> {
         if alpha == 0.0 {
             return Err(self.wrong("celu", "alpha is 0").hint("use a number other than 0"));
@@ -174,6 +225,9 @@ impl AnyTensor {
 
     /// Applies SELU, a scaled [`elu`](AnyTensor::elu) that keeps mean and variance. See
     /// [`activation::selu`](crate::activation::selu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn selu(self) -> Result<AnyTensor> {
         self.exponential("selu", [1.673_263_242_354_377_2, 1.0, 1.050_700_987_355_480_5])
     }
@@ -194,12 +248,18 @@ impl AnyTensor {
 
     /// Applies thresholded ReLU: `x` where greater than `alpha`, 0 elsewhere. See
     /// [`activation::thresholded_relu`](crate::activation::thresholded_relu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn thresholded_relu(self, alpha: f64) -> Result<AnyTensor> {
         self.threshold(alpha, 0.0)
     }
 
     /// Applies a threshold: `x` where greater than `threshold`, `value` elsewhere. See
     /// [`activation::threshold`](crate::activation::threshold).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn threshold(self, threshold: f64, value: f64) -> Result<AnyTensor> {
         self.check_float("threshold")?;
         Ok(self.expression(|x| {
@@ -210,6 +270,9 @@ impl AnyTensor {
     }
 
     /// Applies softsign, `x / (1 + |x|)`. See [`activation::softsign`](crate::activation::softsign).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn softsign(self) -> Result<AnyTensor> {
         self.check_float("softsign")?;
         Ok(self.expression(|x| soft::softsign(&x)))
@@ -217,6 +280,9 @@ impl AnyTensor {
 
     /// Applies hard shrinkage: `x` where `|x| > lambda`, 0 elsewhere. See
     /// [`activation::hard_shrink`](crate::activation::hard_shrink).
+    ///
+    /// # Errors
+    /// As [`shrink`](AnyTensor::shrink).
     #[doc(alias = "hardshrink")]
     pub fn hard_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, 0.0)
@@ -224,6 +290,9 @@ impl AnyTensor {
 
     /// Applies soft shrinkage: moves `x` towards 0 by `lambda`, 0 where `|x| <= lambda`. See
     /// [`activation::soft_shrink`](crate::activation::soft_shrink).
+    ///
+    /// # Errors
+    /// As [`shrink`](AnyTensor::shrink).
     #[doc(alias = "softshrink")]
     pub fn soft_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, lambda)
@@ -231,6 +300,9 @@ impl AnyTensor {
 
     /// Applies shrinkage with a bias: `x - bias` above `lambda`, `x + bias` below `-lambda`, 0 between. See
     /// [`activation::shrink`](crate::activation::shrink).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or `lambda` is negative or NaN.
     pub fn shrink(self, lambda: f64, bias: f64) -> Result<AnyTensor> {
         self.check_float("shrink")?;
         if lambda.is_nan() || lambda < 0.0 {

@@ -12,14 +12,21 @@ macro_rules! pairs {
         )]
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            ///
+            /// # Errors
+            /// When the shapes do not broadcast, or both tensors are `bool`.
             #[inline]
             pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
                 self.binary(Binary::$function, other)
             }
 
             #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
+            ///
             /// A float scalar promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the
             /// scalar's kind.
+            ///
+            /// # Errors
+            /// When the number is a `bool`, or an integer out of range of the tensor's dtype.
             #[inline]
             pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
                 self.promoted_for(x)?.binary_scalar(Binary::$function, x)
@@ -49,23 +56,35 @@ impl AnyTensor {
     }
 
     /// Computes the elementwise minimum. See [`Tensor::minimum`](crate::Tensor::minimum).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or both tensors are `bool`.
     pub fn minimum(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Min, other)
     }
 
     /// Computes the elementwise maximum. See [`Tensor::maximum`](crate::Tensor::maximum).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     pub fn maximum(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Max, other)
     }
 
     /// Clamps elements from below to `low`. See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A float scalar
     /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
+    ///
+    /// # Errors
+    /// As [`add_scalar`](AnyTensor::add_scalar).
     pub fn clamp_min(self, low: impl Number) -> Result<AnyTensor> {
         self.promoted_for(low)?.at_least(low)
     }
 
     /// Clamps elements from above to `high`. See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A float scalar
     /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
+    ///
+    /// # Errors
+    /// As [`clamp_min`](AnyTensor::clamp_min).
     pub fn clamp_max(self, high: impl Number) -> Result<AnyTensor> {
         self.promoted_for(high)?.at_most(high)
     }
@@ -95,12 +114,18 @@ impl AnyTensor {
 
     /// Computes the remainder with the sign of the divisor, as Python's `%`. See
     /// [`Tensor::remainder`](crate::Tensor::remainder).
+    ///
+    /// # Errors
+    /// As [`div`](AnyTensor::div).
     pub fn remainder(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let (rest, adjust) = self.truncated_rest(&divisor)?;
         adjust.if_else(rest.clone().add(divisor)?, rest)
     }
 
     /// Computes the `remainder` by a scalar. See [`Tensor::remainder_scalar`](crate::Tensor::remainder_scalar).
+    ///
+    /// # Errors
+    /// As [`div_scalar`](AnyTensor::div_scalar).
     pub fn remainder_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let x = self.promoted_for(divisor)?;
         let divisor = x.number_beside(divisor)?;
@@ -118,6 +143,9 @@ impl AnyTensor {
     }
 
     /// Computes the quotient rounded down. See [`Tensor::floor_divide`](crate::Tensor::floor_divide).
+    ///
+    /// # Errors
+    /// As [`div`](AnyTensor::div).
     #[doc(alias = "floor_div")]
     pub fn floor_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let (x, divisor) = AnyTensor::promoted("floor_divide", self, divisor)?;
@@ -134,6 +162,9 @@ impl AnyTensor {
     }
 
     /// Computes `floor_divide` by a scalar. See [`Tensor::floor_divide_scalar`](crate::Tensor::floor_divide_scalar).
+    ///
+    /// # Errors
+    /// As [`div_scalar`](AnyTensor::div_scalar).
     pub fn floor_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let x = self.promoted_for(divisor)?;
         let divisor = x.number_beside(divisor)?;
@@ -141,6 +172,9 @@ impl AnyTensor {
     }
 
     /// Computes the quotient rounded towards zero. See [`Tensor::trunc_divide`](crate::Tensor::trunc_divide).
+    ///
+    /// # Errors
+    /// As [`div`](AnyTensor::div).
     #[doc(alias = "div")]
     pub fn trunc_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let quotient = self.div(divisor)?;
@@ -148,18 +182,27 @@ impl AnyTensor {
     }
 
     /// Computes `trunc_divide` by a scalar. See [`Tensor::trunc_divide_scalar`](crate::Tensor::trunc_divide_scalar).
+    ///
+    /// # Errors
+    /// As [`div_scalar`](AnyTensor::div_scalar).
     pub fn trunc_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let quotient = self.div_scalar(divisor)?;
         if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
     }
 
     /// Raises each element to the power of an exponent tensor. See [`Tensor::powf`](crate::Tensor::powf).
+    ///
+    /// # Errors
+    /// As [`pow`](AnyTensor::pow).
     #[doc(alias = "pow")]
     pub fn powf(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.pow(exponent)
     }
 
     /// Raises each element to the power of a scalar. See [`Tensor::powf_scalar`](crate::Tensor::powf_scalar).
+    ///
+    /// # Errors
+    /// When the tensor is `bool` and the exponent 2.
     #[doc(alias = "pow")]
     #[doc(alias = "power")]
     pub fn powf_scalar(self, exponent: f64) -> Result<AnyTensor> {
@@ -167,12 +210,18 @@ impl AnyTensor {
     }
 
     /// Raises each element to the power of an integer tensor. See [`Tensor::powi`](crate::Tensor::powi).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or the tensor is `bool`.
     pub fn powi(self, exponent: AnyTensor) -> Result<AnyTensor> {
         let dtype = self.dtype();
         self.pow(exponent.cast(dtype)?)
     }
 
     /// Raises each element to an integer power. See [`Tensor::powi_scalar`](crate::Tensor::powi_scalar).
+    ///
+    /// # Errors
+    /// When the exponent is out of range of the integer dtype, or the tensor is `bool` and the exponent not 1.
     pub fn powi_scalar(self, exponent: i32) -> Result<AnyTensor> {
         match exponent {
             1 => Ok(self),
@@ -183,28 +232,43 @@ impl AnyTensor {
 
     /// Raises each element to the power of an exponent tensor, in `f64`. See
     /// [`Tensor::float_power`](crate::Tensor::float_power).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast.
     pub fn float_power(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.cast(DType::F64)?.pow(exponent.cast(DType::F64)?)
     }
 
     /// Alias of `minimum`, the elementwise minimum of two tensors. See [`Tensor::min_pair`](crate::Tensor::min_pair).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     #[doc(alias = "minimum")]
     pub fn min_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.minimum(other)
     }
 
     /// Alias of `maximum`, the elementwise maximum of two tensors. See [`Tensor::max_pair`](crate::Tensor::max_pair).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     #[doc(alias = "maximum")]
     pub fn max_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.maximum(other)
     }
 
     /// Computes the elementwise minimum, ignoring NaN. See [`Tensor::fmin`](crate::Tensor::fmin).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     pub fn fmin(self, other: AnyTensor) -> Result<AnyTensor> {
         self.of_numbers(Binary::Min, other)
     }
 
     /// Computes the elementwise maximum, ignoring NaN. See [`Tensor::fmax`](crate::Tensor::fmax).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     pub fn fmax(self, other: AnyTensor) -> Result<AnyTensor> {
         self.of_numbers(Binary::Max, other)
     }
@@ -221,6 +285,9 @@ impl AnyTensor {
     }
 
     /// Clamps elements to `[low, high]`. See [`Tensor::clamp`](crate::Tensor::clamp).
+    ///
+    /// # Errors
+    /// As [`clamp_min`](AnyTensor::clamp_min).
     #[doc(alias = "clip")]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Result<AnyTensor> {
         let clamped = self.clamp_min(low).and_then(|x| x.clamp_max(high));
@@ -229,6 +296,9 @@ impl AnyTensor {
 
     /// Interpolates linearly from `self` (weight 0) to `end` (weight 1), exact at both ends. See
     /// [`Tensor::lerp`](crate::Tensor::lerp).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, the weights are not floats, or both ends are `bool`.
     pub fn lerp(self, end: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
         let span = end.clone().sub(self.clone())?;
         let from_start = self.add(span.clone().mul(weight.clone())?)?;
@@ -238,6 +308,9 @@ impl AnyTensor {
     }
 
     /// Computes `lerp` with a scalar weight. See [`Tensor::lerp_scalar`](crate::Tensor::lerp_scalar).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or both ends are `bool`.
     pub fn lerp_scalar(self, end: AnyTensor, weight: f64) -> Result<AnyTensor> {
         let span = end.clone().sub(self.clone())?;
         if weight < 0.5 {
@@ -248,50 +321,77 @@ impl AnyTensor {
     }
 
     /// Computes `self + factor * a * b`. See [`Tensor::addcmul`](crate::Tensor::addcmul).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or `a` and `b` are `bool`.
     pub fn addcmul(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
         self.add(a.mul(b)?.mul_scalar(factor)?)
     }
 
     /// Computes `self + factor * a / b`. See [`Tensor::addcdiv`](crate::Tensor::addcdiv).
+    ///
+    /// # Errors
+    /// As [`addcmul`](AnyTensor::addcmul).
     pub fn addcdiv(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
         self.add(a.div(b)?.mul_scalar(factor)?)
     }
 
     /// Computes the angle of the point `(other, self)` from the x axis, in radians from -π to π. See
     /// [`Tensor::atan2`](crate::Tensor::atan2).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or neither dtype is a float.
     #[doc(alias = "arctan2")]
     pub fn atan2(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Atan2, other)
     }
 
     /// Computes `sqrt(self² + other²)` without intermediate overflow. See [`Tensor::hypot`](crate::Tensor::hypot).
+    ///
+    /// # Errors
+    /// As [`atan2`](AnyTensor::atan2).
     pub fn hypot(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&HYPOT, other)
     }
 
     /// Computes `ln(e^self + e^other)` without overflow. See [`Tensor::logaddexp`](crate::Tensor::logaddexp).
+    ///
+    /// # Errors
+    /// As [`atan2`](AnyTensor::atan2).
     pub fn logaddexp(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&LOGADDEXP, other)
     }
 
     /// Computes `log₂(2^self + 2^other)` without overflow. See [`Tensor::logaddexp2`](crate::Tensor::logaddexp2).
+    ///
+    /// # Errors
+    /// As [`atan2`](AnyTensor::atan2).
     pub fn logaddexp2(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&LOGADDEXP2, other)
     }
 
     /// Computes `self * ln(other)`, or 0 where `self` is 0 and `other` is not NaN. See
     /// [`Tensor::xlogy`](crate::Tensor::xlogy).
+    ///
+    /// # Errors
+    /// As [`atan2`](AnyTensor::atan2).
     pub fn xlogy(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&XLOGY, other)
     }
 
     /// Computes `self * ln(1 + other)`, or 0 where `self` is 0 and `other` is not NaN. See
     /// [`Tensor::xlog1py`](crate::Tensor::xlog1py).
+    ///
+    /// # Errors
+    /// As [`atan2`](AnyTensor::atan2).
     pub fn xlog1py(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&XLOG1PY, other)
     }
 
     /// Computes the Heaviside step function. See [`Tensor::heaviside`](crate::Tensor::heaviside).
+    ///
+    /// # Errors
+    /// As [`minimum`](AnyTensor::minimum).
     pub fn heaviside(self, at_zero: AnyTensor) -> Result<AnyTensor> {
         let (x, at_zero) = AnyTensor::promoted("heaviside", self, at_zero)?;
         let dtype = x.dtype();
@@ -302,6 +402,9 @@ impl AnyTensor {
 
     /// Returns the magnitude of `self` with the sign bit of `sign`, also for zeros. See
     /// [`Tensor::copysign`](crate::Tensor::copysign).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or the promoted dtype is `bool` or an unsigned integer.
     pub fn copysign(self, sign: AnyTensor) -> Result<AnyTensor> {
         let (x, sign) = AnyTensor::promoted("copysign", self, sign)?;
         let magnitude = x.abs()?;
@@ -309,6 +412,9 @@ impl AnyTensor {
     }
 
     /// Returns `true` where the sign bit is set. See [`Tensor::signbit`](crate::Tensor::signbit).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     pub fn signbit(self) -> Result<AnyTensor> {
         let x = if self.dtype().is_float() { self.expression(|x| crate::special::bits(&x)) } else { self };
         x.compare_scalar(Comparison::Lt, 0)
@@ -316,6 +422,9 @@ impl AnyTensor {
 
     /// Returns the next representable float after `self` in the direction of `towards`. See
     /// [`Tensor::nextafter`](crate::Tensor::nextafter).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the shapes do not broadcast.
     pub fn nextafter(self, towards: AnyTensor) -> Result<AnyTensor> {
         self.require_float("nextafter")?;
         let op = kiln_ir::Op::Binary(Binary::Atan2);
@@ -326,6 +435,9 @@ impl AnyTensor {
 
     /// Decomposes each element into mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`. See
     /// [`Tensor::frexp`](crate::Tensor::frexp).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn frexp(self) -> Result<(AnyTensor, AnyTensor)> {
         self.require_float("frexp")?;
         let exponent =
@@ -334,6 +446,9 @@ impl AnyTensor {
     }
 
     /// Computes `self * 2^exponent`, the inverse of `frexp`. See [`Tensor::ldexp`](crate::Tensor::ldexp).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the shapes do not broadcast.
     pub fn ldexp(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.require_float("ldexp")?;
         let dtype = self.dtype();
@@ -346,6 +461,9 @@ impl AnyTensor {
     }
 
     /// Computes the greatest common divisor, never negative. See [`Tensor::gcd`](crate::Tensor::gcd).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or a tensor is `bool`.
     pub fn gcd(self, other: AnyTensor) -> Result<AnyTensor> {
         let (mut a, mut b) = AnyTensor::promoted("gcd", self.abs()?, other.abs()?)?;
         // For adjacent Fibonacci numbers Euclid's algorithm needs the most steps: 1.45 per bit.
@@ -360,6 +478,9 @@ impl AnyTensor {
     }
 
     /// Computes the least common multiple. See [`Tensor::lcm`](crate::Tensor::lcm).
+    ///
+    /// # Errors
+    /// As [`gcd`](AnyTensor::gcd).
     pub fn lcm(self, other: AnyTensor) -> Result<AnyTensor> {
         let (a, b) = (self.abs()?, other.abs()?);
         let divisor = a.clone().gcd(b.clone())?;

@@ -7,6 +7,10 @@ use kiln_ir::{BlockFormat, Op};
 impl AnyTensor {
     /// Quantises each row of `[.., elements]` to blocks on the host, rounding to the nearest: `u8`, `[.., bytes]`. Waits
     /// for the device. Blocks have no gradient. See [`BlockTensor::quantize`](crate::blocks::BlockTensor::quantize).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the tensor has no axes, a row is not a whole number of blocks, or the computation
+    /// of the elements failed.
     pub fn quantize_blocks(self, format: BlockFormat) -> Result<AnyTensor> {
         const OP: &str = "quantize_blocks";
         self.check_float(OP)?;
@@ -27,12 +31,19 @@ impl AnyTensor {
 
     /// Dequantises blocks, `u8 [.., bytes]`, to a float dtype: `[.., elements]`. See
     /// [`BlockTensor::dequantize`](crate::blocks::BlockTensor::dequantize).
+    ///
+    /// # Errors
+    /// When the blocks are not `u8`, have no axes, or a row is not a whole number of blocks; or `dtype` is not a float.
     pub fn dequantize_blocks(self, format: BlockFormat, dtype: DType) -> Result<AnyTensor> {
         self.apply(&Op::DequantizeBlocks { format, dtype })
     }
 
     /// Computes `x · dequantize(weight)ᵀ`: `self` is `[.., in]`, the weight `u8 [out, bytes]` in blocks; the result is
     /// `[.., out]`. See [`BlockTensor::linear`](crate::blocks::BlockTensor::linear).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the tensor has no axes, the weight is not a matrix of whole blocks in `u8`, or
+    /// the rows of both differ in their number of elements.
     pub fn matmul_blocks(self, weight: AnyTensor, format: BlockFormat) -> Result<AnyTensor> {
         let op = Op::MatMulBlocks { format };
         self.in_same_domain(op.name(), &weight)?;

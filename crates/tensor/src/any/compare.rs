@@ -9,6 +9,9 @@ macro_rules! comparisons {
     ($($(#[$attribute:meta])* $method:ident $with_number:ident $comparison:ident $swapped:literal;)*) => {
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            ///
+            /// # Errors
+            /// When the shapes do not broadcast.
             $(#[$attribute])*
             pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
                 if $swapped {
@@ -19,6 +22,9 @@ macro_rules! comparisons {
             }
 
             #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
+            ///
+            /// # Errors
+            /// When the number is `bool` and the tensor is not.
             pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
                 let tensor = self.promoted_for(x)?;
                 if $swapped {
@@ -51,29 +57,44 @@ comparisons! {
 impl AnyTensor {
     /// Returns `true` where an element is NaN. See [`Tensor::is_nan`](crate::Tensor::is_nan). False for integers and
     /// `bool`.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     #[doc(alias = "isnan")]
     pub fn is_nan(self) -> Result<AnyTensor> {
         self.clone().compare(Comparison::Ne, self)
     }
 
     /// Returns `true` where an element is infinite. See [`Tensor::is_inf`](crate::Tensor::is_inf).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     #[doc(alias = "isinf")]
     pub fn is_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.abs()?.equal_elem(f64::INFINITY) } else { self.never() }
     }
 
     /// Returns `true` where an element is +∞. See [`Tensor::is_pos_inf`](crate::Tensor::is_pos_inf).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn is_pos_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.equal_elem(f64::INFINITY) } else { self.never() }
     }
 
     /// Returns `true` where an element is -∞. See [`Tensor::is_neg_inf`](crate::Tensor::is_neg_inf).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn is_neg_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.equal_elem(f64::NEG_INFINITY) } else { self.never() }
     }
 
     /// Returns `true` where an element is neither NaN nor infinite. See
     /// [`Tensor::is_finite`](crate::Tensor::is_finite).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     #[doc(alias = "isfinite")]
     pub fn is_finite(self) -> Result<AnyTensor> {
         if self.dtype().is_float() {
@@ -88,12 +109,18 @@ impl AnyTensor {
     }
 
     /// Returns whether any element is NaN, of shape `[1]`. See [`Tensor::contains_nan`](crate::Tensor::contains_nan).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn contains_nan(self) -> Result<AnyTensor> {
         self.is_nan()?.any()
     }
 
     /// Returns `true` where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are
     /// NaN. See [`Tensor::is_close`](crate::Tensor::is_close).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast.
     #[doc(alias = "isclose")]
     pub fn is_close(
         self,
@@ -117,6 +144,9 @@ impl AnyTensor {
 
     /// Returns whether all elements are close, by `is_close`. See [`Tensor::all_close`](crate::Tensor::all_close).
     /// Waits for the device.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or a computation failed.
     #[doc(alias = "allclose")]
     pub fn all_close(self, other: AnyTensor, relative: Option<f64>, absolute: Option<f64>) -> Result<bool> {
         let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;

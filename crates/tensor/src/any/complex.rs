@@ -12,6 +12,7 @@ pub struct AnyComplex {
     im: AnyTensor,
 }
 
+#[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
 impl AnyComplex {
     /// Creates a complex tensor from its real and imaginary parts.
     ///
@@ -28,18 +29,27 @@ impl AnyComplex {
     }
 
     /// Creates a complex tensor with imaginary parts 0.
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn from_real(re: AnyTensor) -> Result<AnyComplex> {
         let im = AnyTensor::zeros(*re.ty(), re.stack())?;
         AnyComplex::new(re, im)
     }
 
     /// Creates a complex tensor from absolute values and angles in radians.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or the angles are not floats.
     pub fn from_polar(abs: AnyTensor, angle: AnyTensor) -> Result<AnyComplex> {
         let re = abs.clone().binary(Binary::Mul, angle.clone().unary(Unary::Cos)?)?;
         AnyComplex::new(re, abs.binary(Binary::Mul, angle.unary(Unary::Sin)?)?)
     }
 
     /// Converts a tensor whose last axis holds real and imaginary part, `[.., 2]`.
+    ///
+    /// # Errors
+    /// When the last axis does not have length 2, or the dtype is not a float.
     pub fn from_interleaved(x: AnyTensor) -> Result<AnyComplex> {
         let last = x.rank().wrapping_sub(1);
         if x.shape().last() != Some(&2) {
@@ -53,6 +63,9 @@ impl AnyComplex {
     }
 
     /// Converts to a tensor with real and imaginary part along a new last axis, `[.., 2]`.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn into_interleaved(self) -> Result<AnyTensor> {
         let rank = self.re.rank();
         let shape = self.re.shape().inserted(rank, 1);
@@ -80,43 +93,42 @@ impl AnyComplex {
     }
 
     /// Applies a function to both parts.
+    ///
+    /// # Errors
+    /// Those of `f`, and when its results are not of one shape and float dtype.
     pub fn each(self, f: impl Fn(AnyTensor) -> Result<AnyTensor>) -> Result<AnyComplex> {
         AnyComplex::new(f(self.re)?, f(self.im)?)
     }
 
     /// Computes `self + other`; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast.
     pub fn add(self, other: AnyComplex) -> Result<AnyComplex> {
         AnyComplex::new(self.re.binary(Binary::Add, other.re)?, self.im.binary(Binary::Add, other.im)?)
     }
 
     /// Computes `self - other`; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
+    ///
+    /// # Errors
+    /// As [`add`](AnyComplex::add).
     pub fn sub(self, other: AnyComplex) -> Result<AnyComplex> {
         AnyComplex::new(self.re.binary(Binary::Sub, other.re)?, self.im.binary(Binary::Sub, other.im)?)
     }
 
     /// Computes `self * other`, element by element; broadcasts.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
+    ///
+    /// # Errors
+    /// As [`add`](AnyComplex::add).
     pub fn mul(self, other: AnyComplex) -> Result<AnyComplex> {
         bilinear(self, other, |a, b| a.binary(Binary::Mul, b))
     }
 
     /// Computes `self / other`, element by element; broadcasts. The divisor is scaled to parts of at most 1 first, so
     /// that squares neither overflow nor underflow.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "operators cannot return a Result as field users expect"
-    )]
+    ///
+    /// # Errors
+    /// As [`add`](AnyComplex::add).
     pub fn div(self, other: AnyComplex) -> Result<AnyComplex> {
         // The scale cancels, so gradients ignore it.
         let size = |part: &AnyTensor| part.clone().detach().unary(Unary::Abs);
@@ -129,16 +141,25 @@ impl AnyComplex {
     }
 
     /// Multiplies by a real scalar.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn mul_scalar(self, x: f64) -> Result<AnyComplex> {
         self.each(|part| part.binary_scalar(Binary::Mul, x))
     }
 
     /// Returns the complex conjugate: the imaginary parts are negated.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn conj(self) -> Result<AnyComplex> {
         AnyComplex::new(self.re, self.im.unary(Unary::Neg)?)
     }
 
     /// Computes the absolute value `√(re² + im²)`, without overflow. The gradient at 0 is 0.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn abs(self) -> Result<AnyTensor> {
         let size = |part: &AnyTensor| part.clone().detach().unary(Unary::Abs);
         let largest = size(&self.re)?.binary(Binary::Max, size(&self.im)?)?;
@@ -157,16 +178,25 @@ impl AnyComplex {
     }
 
     /// Computes the angle to the positive real axis in radians, from -π to π; 0 at 0.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn angle(self) -> Result<AnyTensor> {
         self.im.binary(Binary::Atan2, self.re)
     }
 
     /// Computes `e^self`.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn exp(self) -> Result<AnyComplex> {
         AnyComplex::from_polar(self.re.unary(Unary::Exp)?, self.im)
     }
 
     /// Computes complex matmuls over the last two axes; the batch axes broadcast.
+    ///
+    /// # Errors
+    /// As [`AnyTensor::matmul`].
     pub fn matmul(self, other: AnyComplex) -> Result<AnyComplex> {
         bilinear(self, other, AnyTensor::matmul)
     }

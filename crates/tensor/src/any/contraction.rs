@@ -8,6 +8,10 @@ impl AnyTensor {
     /// and a column on the right. The result does not have the added axis: the matmul of two vectors has rank 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
+    ///
+    /// # Errors
+    /// When a tensor has no axes, the inner sizes differ, the batch axes do not broadcast, or the dtypes differ or are
+    /// `bool`.
     #[doc(alias = "mm")]
     #[doc(alias = "bmm")]
     #[doc(alias = "dot")]

@@ -38,26 +38,41 @@ impl AnyTensor {
     }
 
     /// Creates a tensor filled with a scalar.
+    ///
+    /// # Errors
+    /// When the number is not a value of the dtype: see [`Scalar::fits`](kiln_ir::Scalar::fits).
     pub fn full(ty: TensorType, x: impl Number, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::from_nothing(&Op::Full(ty), Some(x.scalar()), device.as_ref())
     }
 
     /// Creates a tensor of zeros (`false`).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn zeros(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::full(ty, if ty.dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) }, device)
     }
 
     /// Creates a tensor of ones (`true`).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn ones(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::full(ty, if ty.dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(1) }, device)
     }
 
     /// Creates a tensor whose elements are to be overwritten. They are zeros, which no program should rely on.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn empty(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::zeros(ty, device)
     }
 
     /// Creates a tensor whose elements are their own indices along an axis.
+    ///
+    /// # Errors
+    /// When the dtype is `bool`, or the axis is out of range.
     pub fn iota(ty: TensorType, axis: usize, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::from_nothing(&Op::Iota { ty, axis }, None, device.as_ref())
     }

@@ -49,21 +49,33 @@ impl AnyTensor {
     }
 
     /// Reads the elements to the host, without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation failed.
     pub async fn into_data_async(self) -> Result<TensorData> {
         self.stack.engine().read(self.value).await
     }
 
     /// Reads the elements to the host, without blocking the thread or consuming the tensor.
+    ///
+    /// # Errors
+    /// As [`into_data_async`](AnyTensor::into_data_async).
     pub async fn to_data_async(&self) -> Result<TensorData> {
         self.clone().into_data_async().await
     }
 
     /// Reads the elements in another dtype, converted as `cast` does. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`into_data`](AnyTensor::into_data).
     pub fn into_data_dtype(self, dtype: DType) -> Result<TensorData> {
         Ok(self.into_data()?.convert(dtype))
     }
 
     /// Reads the elements as `E`, converted as `cast` does, in row-major order. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`into_data`](AnyTensor::into_data).
     pub fn into_vec_as<E: Element>(self) -> Result<Vec<E>> {
         elements(self.into_data()?)
     }
@@ -79,6 +91,9 @@ impl AnyTensor {
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
     /// # Ok::<(), kiln_tensor::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`into_data`](AnyTensor::into_data).
     #[doc(alias = "tolist")]
     #[doc(alias = "numpy")]
     pub fn to_vec<E: Element>(&self) -> Result<Vec<E>> {
@@ -119,12 +134,18 @@ impl AnyTensor {
     }
 
     /// Reads the only element, converted to `E`. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`item`](AnyTensor::item).
     pub fn into_scalar<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
         AnyTensor::single("into_scalar", &ty, self.wait("await `into_scalar_async`")?)
     }
 
     /// Reads the only element, converted to `E`, without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`item`](AnyTensor::item).
     pub async fn into_scalar_async<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
         AnyTensor::single("into_scalar", &ty, self.into_data_async().await?)

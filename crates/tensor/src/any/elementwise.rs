@@ -9,12 +9,19 @@ use smallvec::smallvec;
 
 impl AnyTensor {
     /// Applies a unary function elementwise.
+    ///
+    /// # Errors
+    /// When the function does not accept the dtype: see [`Unary`].
     #[inline]
     pub fn unary(self, function: Unary) -> Result<AnyTensor> {
         self.apply(&Op::Unary(function))
     }
 
     /// Applies a binary function elementwise; broadcasts.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or the function does not accept the promoted dtype: see [`Binary`] and
+    /// [`DType::promote`].
     #[inline]
     pub fn binary(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = other;
@@ -22,36 +29,55 @@ impl AnyTensor {
     }
 
     /// Like [`binary`](AnyTensor::binary), without consuming the other operand: cheaper than a clone of it.
+    ///
+    /// # Errors
+    /// As [`binary`](AnyTensor::binary).
     #[inline]
     pub fn binary_with(self, function: Binary, other: &AnyTensor) -> Result<AnyTensor> {
         self.pairwise(&Op::Binary(function), &other.stack, other.value.clone())
     }
 
     /// Applies a binary function with a scalar on the right.
+    ///
+    /// # Errors
+    /// When the number is not a value of the dtype, or the function does not accept the dtype: see [`Scalar::fits`] and
+    /// [`Binary`].
     #[inline]
     pub fn binary_scalar(self, function: Binary, x: impl Number) -> Result<AnyTensor> {
         self.with_number(&Op::Binary(function), x.scalar(), false)
     }
 
     /// Applies a binary function with a scalar on the left.
+    ///
+    /// # Errors
+    /// As [`binary_scalar`](AnyTensor::binary_scalar).
     #[inline]
     pub fn scalar_binary(self, x: impl Number, function: Binary) -> Result<AnyTensor> {
         self.with_number(&Op::Binary(function), x.scalar(), true)
     }
 
     /// Compares elementwise; broadcasts.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast.
     pub fn compare(self, comparison: Comparison, other: AnyTensor) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = other;
         self.pairwise(&Op::Compare(comparison), &stack, value)
     }
 
     /// Compares each element with a scalar, which may be outside the range of the dtype.
+    ///
+    /// # Errors
+    /// When the number is a fraction or NaN and the dtype an integer, or only one of number and dtype is `bool`.
     pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), false);
         self.with_number(&Op::Compare(comparison), x, false)
     }
 
     /// Compares a scalar, which may be outside the range of the dtype, with each element.
+    ///
+    /// # Errors
+    /// As [`compare_scalar`](AnyTensor::compare_scalar).
     pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), true);
         self.with_number(&Op::Compare(comparison), x, true)
@@ -160,6 +186,9 @@ impl AnyTensor {
     }
 
     /// Selects elements of `a` where this `bool` tensor is true, and of `b` elsewhere; broadcasts.
+    ///
+    /// # Errors
+    /// When this tensor is not `bool`, or the shapes do not broadcast.
     pub fn if_else(self, a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("select", &a)?;
         self.in_same_domain("select", &b)?;
@@ -174,6 +203,9 @@ impl AnyTensor {
     }
 
     /// Selects the scalar where this `bool` tensor is true, and elements of `b` elsewhere; broadcasts.
+    ///
+    /// # Errors
+    /// When this tensor is not `bool`, the shapes do not broadcast, or the number is not a value of the dtype of `b`.
     pub fn if_else_number(self, x: impl Number, b: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), b.shape());
@@ -185,6 +217,9 @@ impl AnyTensor {
     }
 
     /// Converts to another dtype. Does nothing if the tensor has it already.
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     #[doc(alias = "astype")]
     #[doc(alias = "to")]
     pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
@@ -201,28 +236,43 @@ fn two(a: Operand, b: Operand) -> Operands {
 #[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
 impl AnyTensor {
     /// Computes `-x`. See [`Tensor::neg`](crate::Tensor::neg).
+    ///
+    /// # Errors
+    /// When the dtype is `bool` or an unsigned integer.
     pub fn neg(self) -> Result<AnyTensor> {
         self.unary(Unary::Neg)
     }
 
     /// Computes the absolute value. See [`Tensor::abs`](crate::Tensor::abs).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     #[inline]
     pub fn abs(self) -> Result<AnyTensor> {
         self.unary(Unary::Abs)
     }
 
     /// Computes the sign: -1, 0 or 1. See [`Tensor::sign`](crate::Tensor::sign).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     #[inline]
     pub fn sign(self) -> Result<AnyTensor> {
         self.unary(Unary::Sign)
     }
 
     /// Computes the square, `x * x`. See [`Tensor::square`](crate::Tensor::square).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     pub fn square(self) -> Result<AnyTensor> {
         self.clone().binary(Binary::Mul, self)
     }
 
     /// Computes the fractional part, with the sign of the element. See [`Tensor::frac`](crate::Tensor::frac).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn frac(self) -> Result<AnyTensor> {
         let whole = self.clone().trunc()?;
         self.binary(Binary::Sub, whole)
@@ -230,6 +280,9 @@ impl AnyTensor {
 
     /// Rounds to `decimals` decimal places, ties to even. See
     /// [`Tensor::round_decimals`](crate::Tensor::round_decimals).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     #[doc(alias = "round")]
     pub fn round_decimals(self, decimals: i32) -> Result<AnyTensor> {
         let power = libm::pow(10.0, f64::from(decimals.unsigned_abs()));
@@ -238,16 +291,25 @@ impl AnyTensor {
     }
 
     /// Converts degrees to radians. See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn deg2rad(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, core::f64::consts::PI / 180.0)
     }
 
     /// Converts radians to degrees. See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
+    ///
+    /// # Errors
+    /// As [`deg2rad`](AnyTensor::deg2rad).
     pub fn rad2deg(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, 180.0 / core::f64::consts::PI)
     }
 
     /// Replaces NaN and the infinities. See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`, or of an integer dtype that does not represent the three numbers.
     pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Result<AnyTensor> {
         let greatest = crate::number::greatest_float(self.dtype());
         let (is_nan, above, below) =

@@ -9,12 +9,19 @@ use smallvec::smallvec;
 
 impl AnyTensor {
     /// Runs any op on operands of one stack, and returns all results.
+    ///
+    /// # Errors
+    /// When the op does not accept the operands: see [`infer`](kiln_ir::infer()). The stacks of the operands are not
+    /// compared.
     pub fn emit(stack: &Stack, op: &Op, inputs: Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(&inputs))?;
         Ok(stack.execute(op, inputs, &types))
     }
 
     /// Runs an op with `self` as the only operand and a single result.
+    ///
+    /// # Errors
+    /// When the op does not accept the tensor, or returns no result.
     #[inline]
     pub fn apply(self, op: &Op) -> Result<AnyTensor> {
         let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
@@ -24,6 +31,9 @@ impl AnyTensor {
 
     /// Like [`apply`](AnyTensor::apply), without blocking the thread where the op needs data on the host: see
     /// [`execute_async`](kiln_ir::Engine::execute_async).
+    ///
+    /// # Errors
+    /// As [`apply`](AnyTensor::apply).
     pub async fn apply_async(self, op: &Op) -> Result<AnyTensor> {
         let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
         let AnyTensor { stack, value } = self;
@@ -41,6 +51,9 @@ impl AnyTensor {
     }
 
     /// Runs an op with `self` as the first operand, and returns all results.
+    ///
+    /// # Errors
+    /// As [`emit`](AnyTensor::emit).
     pub fn apply_many(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<Vec<AnyTensor>> {
         let AnyTensor { stack, value } = self;
         let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
@@ -49,6 +62,12 @@ impl AnyTensor {
     }
 
     /// Like [`apply_with`](AnyTensor::apply_with), without blocking the thread where the op needs data on the host.
+    ///
+    /// # Errors
+    /// As [`emit`](AnyTensor::emit).
+    ///
+    /// # Panics
+    /// When the op returns no result.
     pub async fn apply_with_async(
         self,
         op: &Op,
@@ -62,6 +81,12 @@ impl AnyTensor {
     }
 
     /// Runs an op with `self` as the first operand, and returns the first result.
+    ///
+    /// # Errors
+    /// As [`emit`](AnyTensor::emit).
+    ///
+    /// # Panics
+    /// When the op returns no result.
     pub fn apply_with(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = self;
         let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();

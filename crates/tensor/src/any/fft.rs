@@ -40,6 +40,9 @@ impl FftNorm {
 
 impl AnyComplex {
     /// Computes the discrete Fourier transform along an axis. See [`fft::fft`](crate::fft::fft).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the transform has no points.
     pub fn fft(
         self,
         points: impl Into<Option<usize>>,
@@ -52,6 +55,9 @@ impl AnyComplex {
     }
 
     /// Computes the inverse of [`fft`](AnyComplex::fft). See [`fft::ifft`](crate::fft::ifft).
+    ///
+    /// # Errors
+    /// As [`fft`](AnyComplex::fft).
     pub fn ifft(
         self,
         points: impl Into<Option<usize>>,
@@ -64,6 +70,9 @@ impl AnyComplex {
     }
 
     /// Computes the Fourier transform along several axes. See [`fft::fftn`](crate::fft::fftn).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, there is not one size for each axis, or a transform has no points.
     pub fn fftn(
         self,
         sizes: Option<&[usize]>,
@@ -76,6 +85,9 @@ impl AnyComplex {
     }
 
     /// Computes the inverse of [`fftn`](AnyComplex::fftn). See [`fft::ifftn`](crate::fft::ifftn).
+    ///
+    /// # Errors
+    /// As [`fftn`](AnyComplex::fftn).
     pub fn ifftn(
         self,
         sizes: Option<&[usize]>,
@@ -88,6 +100,9 @@ impl AnyComplex {
     }
 
     /// Computes the inverse of [`AnyTensor::rfft`]. See [`fft::irfft`](crate::fft::irfft).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the transform has no points: the default for an axis of length 1.
     pub fn irfft(
         self,
         points: impl Into<Option<usize>>,
@@ -100,6 +115,9 @@ impl AnyComplex {
     }
 
     /// Computes the inverse of [`AnyTensor::rfftn`]. See [`fft::irfftn`](crate::fft::irfftn).
+    ///
+    /// # Errors
+    /// As [`fftn`](AnyComplex::fftn), and when there are no axes.
     pub fn irfftn(
         self,
         sizes: Option<&[usize]>,
@@ -113,6 +131,9 @@ impl AnyComplex {
     }
 
     /// Computes the real Fourier transform of a Hermitian-symmetric signal. See [`fft::hfft`](crate::fft::hfft).
+    ///
+    /// # Errors
+    /// As [`irfft`](AnyComplex::irfft).
     pub fn hfft(
         self,
         points: impl Into<Option<usize>>,
@@ -127,6 +148,9 @@ impl AnyComplex {
 
 impl AnyTensor {
     /// Computes the first half of the Fourier transform of a real tensor. See [`fft::rfft`](crate::fft::rfft).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the dtype is not a float, or the transform has no points.
     pub fn rfft(
         self,
         points: impl Into<Option<usize>>,
@@ -140,6 +164,10 @@ impl AnyTensor {
 
     /// Computes the Fourier transform of a real tensor along several axes, the last of which is halved. See
     /// [`fft::rfftn`](crate::fft::rfftn).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are no axes, an axis is out of range or repeated, there is not one size for
+    /// each axis, or a transform has no points.
     pub fn rfftn(
         self,
         sizes: Option<&[usize]>,
@@ -153,6 +181,9 @@ impl AnyTensor {
     }
 
     /// Computes the inverse of [`AnyComplex::hfft`]. See [`fft::ihfft`](crate::fft::ihfft).
+    ///
+    /// # Errors
+    /// As [`rfft`](AnyTensor::rfft).
     pub fn ihfft(
         self,
         points: impl Into<Option<usize>>,
@@ -165,6 +196,9 @@ impl AnyTensor {
     }
 
     /// Returns the frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
+    ///
+    /// # Errors
+    /// When there are more than 2²⁸ frequencies.
     pub fn fftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         check_table("fftfreq", &[points])?;
         let half = points.div_ceil(2);
@@ -173,6 +207,9 @@ impl AnyTensor {
     }
 
     /// Returns the frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
+    ///
+    /// # Errors
+    /// As [`fftfreq`](AnyTensor::fftfreq).
     pub fn rfftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let bins = if points == 0 { 0 } else { points / 2 + 1 };
         check_table("rfftfreq", &[bins])?;
@@ -180,6 +217,9 @@ impl AnyTensor {
     }
 
     /// Moves the zero frequency to the middle of axes. See [`fft::fftshift`](crate::fft::fftshift).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated.
     pub fn fftshift(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("fftshift", self.ty())?;
         axes.iter().try_fold(self, |x, &axis| {
@@ -189,6 +229,9 @@ impl AnyTensor {
     }
 
     /// Computes the inverse of [`fftshift`](AnyTensor::fftshift). See [`fft::ifftshift`](crate::fft::ifftshift).
+    ///
+    /// # Errors
+    /// As [`fftshift`](AnyTensor::fftshift).
     pub fn ifftshift(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("ifftshift", self.ty())?;
         axes.iter().try_fold(self, |x, &axis| {
@@ -198,6 +241,9 @@ impl AnyTensor {
     }
 
     /// Computes a discrete cosine transform along an axis. See [`fft::dct`](crate::fft::dct).
+    ///
+    /// # Errors
+    /// When the axis is out of range or empty, or the dtype is not a float.
     pub fn dct(self, kind: Dct, axis: impl Into<Axis>, orthogonal: bool) -> Result<AnyTensor> {
         let axis = axis.into().of("dct", self.ty())?;
         check("dct", &self, self.shape()[axis])?;

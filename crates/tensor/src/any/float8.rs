@@ -20,12 +20,18 @@ pub struct Float8Tensor {
 
 impl AnyTensor {
     /// Rounds to 8-bit floats, and returns their bits as `u8`. See [`float8::encode`](crate::float8::encode).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn encode_float8(self, format: Float8) -> Result<AnyTensor> {
         self.check_float("encode")?;
         Ok(self.constant().expression(|x| format.encoded(&x)))
     }
 
     /// Decodes the bits of 8-bit floats to a float dtype. See [`float8::decode`](crate::float8::decode).
+    ///
+    /// # Errors
+    /// When the bits are not `u8`.
     pub fn decode_float8(self, format: Float8, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() != DType::U8 {
             return Err(self.wrong("decode", "needs bits in u8").hint("encode a tensor of floats first"));
@@ -35,6 +41,9 @@ impl AnyTensor {
 
     /// Quantises to 8-bit floats with a scale that maps the greatest magnitude to the format's greatest value. See
     /// [`float8::quantize`](crate::float8::quantize).
+    ///
+    /// # Errors
+    /// As [`encode_float8`](AnyTensor::encode_float8).
     pub fn quantize_float8(self, format: Float8) -> Result<Float8Tensor> {
         self.check_float("quantize")?;
         let x = self.constant();
@@ -45,6 +54,10 @@ impl AnyTensor {
 
     /// Computes the matmul of both tensors in 8-bit floats, forward and backward. See
     /// [`float8::matmul`](crate::float8::matmul).
+    ///
+    /// # Errors
+    /// When a tensor has fewer than two axes, the inner sizes differ, the batch axes do not broadcast, or the tensors
+    /// are not of one float dtype.
     pub fn matmul_float8(self, other: AnyTensor) -> Result<AnyTensor> {
         const OP: &str = MatMulAsFloat8::NAME;
         self.in_same_domain(OP, &other)?;

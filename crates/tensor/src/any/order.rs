@@ -18,17 +18,26 @@ enum Wanted {
 
 impl AnyTensor {
     /// Sorts in ascending order along an axis. See [`Tensor::sort`](crate::Tensor::sort).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn sort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("sort", axis.into(), false, Wanted::Values)?.0)
     }
 
     /// Sorts in descending order along an axis. See [`Tensor::sort_descending`](crate::Tensor::sort_descending).
+    ///
+    /// # Errors
+    /// As [`sort`](AnyTensor::sort).
     pub fn sort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("sort_descending", axis.into(), true, Wanted::Values)?.0)
     }
 
     /// Sorts in ascending order along an axis, and returns the index of each element. See
     /// [`Tensor::sort_with_indices`](crate::Tensor::sort_with_indices).
+    ///
+    /// # Errors
+    /// As [`sort`](AnyTensor::sort).
     #[doc(alias = "sort")]
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.sorted("sort_with_indices", axis.into(), false, Wanted::Indices)
@@ -36,22 +45,34 @@ impl AnyTensor {
 
     /// Sorts in descending order along an axis, and returns the index of each element. See
     /// [`Tensor::sort_descending_with_indices`](crate::Tensor::sort_descending_with_indices).
+    ///
+    /// # Errors
+    /// As [`sort`](AnyTensor::sort).
     pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.sorted("sort_descending_with_indices", axis.into(), true, Wanted::Indices)
     }
 
     /// Sorts in ascending order along the first axis. See [`Tensor::msort`](crate::Tensor::msort).
+    ///
+    /// # Errors
+    /// When the tensor has no axes.
     pub fn msort(self) -> Result<AnyTensor> {
         self.sort(0)
     }
 
     /// Returns the indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
+    ///
+    /// # Errors
+    /// As [`sort`](AnyTensor::sort).
     pub fn argsort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort", axis.into(), false, Wanted::Indices)?.1)
     }
 
     /// Returns the indices that sort an axis in descending order. See
     /// [`Tensor::argsort_descending`](crate::Tensor::argsort_descending).
+    ///
+    /// # Errors
+    /// As [`sort`](AnyTensor::sort).
     pub fn argsort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort_descending", axis.into(), true, Wanted::Indices)?.1)
     }
@@ -69,12 +90,18 @@ impl AnyTensor {
     }
 
     /// Returns the `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or has fewer than `k` elements.
     pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk", k, axis.into(), true, Wanted::Values)?.0)
     }
 
     /// Returns the `k` greatest elements along an axis, and their indices. See
     /// [`Tensor::topk_with_indices`](crate::Tensor::topk_with_indices).
+    ///
+    /// # Errors
+    /// As [`topk`](AnyTensor::topk).
     #[doc(alias = "topk")]
     #[doc(alias = "top_k")]
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
@@ -82,17 +109,26 @@ impl AnyTensor {
     }
 
     /// Returns the indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
+    ///
+    /// # Errors
+    /// As [`topk`](AnyTensor::topk).
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("argtopk", k, axis.into(), true, Wanted::Indices)?.1)
     }
 
     /// Returns the `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
+    ///
+    /// # Errors
+    /// As [`topk`](AnyTensor::topk).
     pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk_smallest", k, axis.into(), false, Wanted::Values)?.0)
     }
 
     /// Returns the `k` least elements along an axis, and their indices. See
     /// [`Tensor::topk_smallest_with_indices`](crate::Tensor::topk_smallest_with_indices).
+    ///
+    /// # Errors
+    /// As [`topk`](AnyTensor::topk).
     pub fn topk_smallest_with_indices(
         self,
         k: usize,

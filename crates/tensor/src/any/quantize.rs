@@ -147,6 +147,10 @@ pub struct Quantized {
 impl AnyTensor {
     /// Computes the range of each group that shares a scale. See
     /// [`quantize::compute_range`](crate::quantize::compute_range).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the tensor has no elements or more than 6 axes, or the dtype, mode or granularity
+    /// of the scheme is not supported for it.
     pub fn quant_range(self, scheme: &QuantScheme) -> Result<QuantRange> {
         const OP: &str = "compute_range";
         self.check_float(OP)?;
@@ -175,6 +179,10 @@ impl AnyTensor {
     }
 
     /// Quantises with given scales. See [`quantize::quantize`](crate::quantize::quantize()).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the scales have another dtype or do not divide the tensor into equal blocks, the
+    /// zero points differ from the scales in shape or from `dtype`, or `dtype` is not one of [`QuantScheme::dtype`].
     pub fn quantize(self, params: &QuantParams, dtype: DType) -> Result<Quantized> {
         self.in_same_domain("quantize", &params.scale)?;
         let operands = params.operands();
@@ -184,6 +192,9 @@ impl AnyTensor {
 
     /// Quantises with scales from the tensor's own range. See
     /// [`quantize::quantize_dynamic`](crate::quantize::quantize_dynamic).
+    ///
+    /// # Errors
+    /// As [`quant_range`](AnyTensor::quant_range).
     pub fn quantize_dynamic(self, scheme: &QuantScheme) -> Result<Quantized> {
         let params = self.clone().constant().quant_range(scheme)?.params(scheme)?;
         self.quantize(&params, scheme.dtype)
@@ -191,6 +202,9 @@ impl AnyTensor {
 
     /// Applies fake quantisation: quantises and dequantises, with the gradient of the identity in range
     /// (straight-through estimator). See [`quantize::fake_quantize`](crate::quantize::fake_quantize).
+    ///
+    /// # Errors
+    /// As [`quantize`](AnyTensor::quantize), and when dtype and mode of the scheme do not suit each other.
     pub fn fake_quantize(self, params: &QuantParams, scheme: &QuantScheme) -> Result<AnyTensor> {
         const OP: &str = "fake_quantize";
         self.check_float(OP)?;

@@ -35,6 +35,9 @@ impl AnyTensor {
     }
 
     /// Draws uniform integers from a range. See [`Tensor::randint`](crate::Tensor::randint).
+    ///
+    /// # Errors
+    /// When the range is empty, or the dtype is not an integer that represents the range.
     pub fn randint(
         ty: TensorType,
         range: Range<i64>,
@@ -52,6 +55,9 @@ impl AnyTensor {
 
     /// Draws a uniform random permutation of the integers `0..count`. See
     /// [`Tensor::randperm`](crate::Tensor::randperm).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn randperm(
         count: usize,
         key: impl Into<Option<Key>>,
@@ -65,6 +71,9 @@ impl AnyTensor {
     }
 
     /// Shuffles the slices along an axis. See [`Tensor::shuffle`](crate::Tensor::shuffle).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn shuffle(self, axis: impl Into<Axis>, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let axis = axis.into().of("shuffle", self.ty())?;
         let order = AnyTensor::randperm(self.shape()[axis], key, self.stack())?;
@@ -72,6 +81,9 @@ impl AnyTensor {
     }
 
     /// Draws Bernoulli samples. See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let dtype = self.dtype();
         self.sampled("bernoulli", key.into(), |p, key| {
@@ -80,18 +92,27 @@ impl AnyTensor {
     }
 
     /// Draws Poisson samples whose rates are the elements. See [`Tensor::poisson`](crate::Tensor::poisson).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn poisson(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("poisson", key.into(), sample::poisson)
     }
 
     /// Draws gamma samples of scale 1 whose shape parameters are the elements. See
     /// [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("standard_gamma", key.into(), sample::gamma)
     }
 
     /// Draws Dirichlet samples along the last axis, with the elements as concentrations. See
     /// [`Tensor::dirichlet`](crate::Tensor::dirichlet).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the tensor has no axes.
     pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.check_has_axes("dirichlet")?;
         self.sampled("dirichlet", key.into(), sample::dirichlet)
@@ -100,6 +121,10 @@ impl AnyTensor {
     /// Draws class indices by weight, `[.., classes]` to `[.., count]`. See
     /// [`Tensor::multinomial`](crate::Tensor::multinomial). Weights that do not allow a draw are an error of the value,
     /// reported when it is read.
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the tensor has no axes or no classes, or there are more draws than classes
+    /// without replacement.
     pub fn multinomial(
         self,
         count: usize,
@@ -149,6 +174,9 @@ impl AnyTensor {
 
     /// Draws class indices by weight with replacement, `[.., classes]` to `[.., count]`. See
     /// [`Tensor::categorical`](crate::Tensor::categorical).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the tensor has no axes or no classes.
     pub fn categorical(self, count: usize, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.multinomial(count, true, key)
     }

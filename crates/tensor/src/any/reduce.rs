@@ -13,6 +13,9 @@ use smallvec::SmallVec;
 
 impl AnyTensor {
     /// Reduces all elements along axes (in any order), which are kept with length 1.
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, or a sum or product is of `bool`.
     pub fn reduce(self, reduction: Reduction, axes: &[usize]) -> Result<AnyTensor> {
         if axes.is_empty() {
             return Ok(self);
@@ -24,6 +27,9 @@ impl AnyTensor {
     }
 
     /// Reduces all elements to a tensor of shape `[1]`.
+    ///
+    /// # Errors
+    /// When a sum or product is of `bool`.
     pub fn reduce_all(self, reduction: Reduction) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.reduce(reduction, &axes)?.reshape([1])
@@ -45,62 +51,95 @@ impl AnyTensor {
     }
 
     /// Computes the sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     pub fn sum(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Sum)
     }
 
     /// Computes the sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the tensor is `bool`.
     #[doc(alias = "sum")]
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("sum_dim", Reduction::Sum, axis.into())
     }
 
     /// Computes the sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, or the tensor is `bool`.
     pub fn sum_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("sum_dims", Reduction::Sum, &axes.into())
     }
 
     /// Computes the sum along axes, which are removed. See
     /// [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
+    ///
+    /// # Errors
+    /// As [`sum_dims`](AnyTensor::sum_dims).
     pub fn sum_dims_squeeze(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().sorted_of("sum_dims_squeeze", self.ty())?;
         self.reduce(Reduction::Sum, &axes)?.without_axes("sum_dims_squeeze", &axes)
     }
 
     /// Computes the product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
+    ///
+    /// # Errors
+    /// As [`sum`](AnyTensor::sum).
     pub fn prod(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Prod)
     }
 
     /// Computes the product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
+    ///
+    /// # Errors
+    /// As [`sum_dim`](AnyTensor::sum_dim).
     pub fn prod_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("prod_dim", Reduction::Prod, axis.into())
     }
 
     /// Computes the product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
+    ///
+    /// # Errors
+    /// As [`sum_dims`](AnyTensor::sum_dims).
     pub fn prod_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("prod_dims", Reduction::Prod, &axes.into())
     }
 
     /// Computes the mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
+    ///
+    /// # Errors
+    /// As [`sum`](AnyTensor::sum).
     pub fn mean(self) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.mean_over(&axes)?.reshape([1])
     }
 
     /// Computes the mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
+    ///
+    /// # Errors
+    /// As [`sum_dim`](AnyTensor::sum_dim).
     pub fn mean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("mean_dim", self.ty())?;
         self.mean_over(&[axis])
     }
 
     /// Computes the mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
+    ///
+    /// # Errors
+    /// As [`sum_dims`](AnyTensor::sum_dims).
     pub fn mean_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("mean_dims", self.ty())?;
         self.mean_over(&axes)
     }
 
     /// Computes the mean along axes, which are kept with length 1.
+    ///
+    /// # Errors
+    /// As [`sum_dims`](AnyTensor::sum_dims).
     pub fn mean_over(self, axes: &[usize]) -> Result<AnyTensor> {
         self.check_axes("mean", axes)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
@@ -134,6 +173,9 @@ impl AnyTensor {
     }
 
     /// Computes the sum along an axis, ignoring NaN. See [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the dtype is not a float.
     pub fn nansum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nansum_dim", self.ty())?;
         let nan = self.nan_places("nansum_dim")?;
@@ -141,12 +183,18 @@ impl AnyTensor {
     }
 
     /// Computes the sum of all elements, ignoring NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn nansum(self) -> Result<AnyTensor> {
         let nan = self.nan_places("nansum")?;
         nan.if_else_number(0.0, self)?.reduce_all(Reduction::Sum)
     }
 
     /// Computes the mean along an axis, ignoring NaN. See [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
+    ///
+    /// # Errors
+    /// As [`nansum_dim`](AnyTensor::nansum_dim).
     pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nanmean_dim", self.ty())?;
         let nan = self.nan_places("nanmean_dim")?;
@@ -155,6 +203,9 @@ impl AnyTensor {
 
     /// Computes the mean of all elements, ignoring NaN, of shape `[1]`. See
     /// [`Tensor::nanmean`](crate::Tensor::nanmean).
+    ///
+    /// # Errors
+    /// As [`nansum`](AnyTensor::nansum).
     pub fn nanmean(self) -> Result<AnyTensor> {
         let (nan, axes) = (self.nan_places("nanmean")?, self.all_axes());
         self.nanmean_over(nan, &axes)?.reshape([1])

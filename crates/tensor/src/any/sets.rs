@@ -20,6 +20,9 @@ pub struct UniqueAny {
 impl AnyTensor {
     /// Returns the distinct elements in ascending order. Waits for the device. See
     /// [`Tensor::unique`](crate::Tensor::unique).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn unique(self) -> Result<AnyTensor> {
         let sorted = self.flatten_all()?.sort(0)?;
         let first = sorted.clone().run_starts(0)?.places()?;
@@ -27,6 +30,9 @@ impl AnyTensor {
     }
 
     /// Like [`unique`](AnyTensor::unique), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
     pub async fn unique_async(self) -> Result<AnyTensor> {
         let sorted = self.flatten_all()?.sort(0)?;
         let first = sorted.clone().run_starts(0)?.places_async().await?;
@@ -35,49 +41,76 @@ impl AnyTensor {
 
     /// Returns the distinct elements in ascending order, with indices and counts. Waits for the device. See
     /// [`Tensor::unique_with_counts`](crate::Tensor::unique_with_counts).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn unique_with_counts(self) -> Result<UniqueAny> {
         self.sorted_runs()?.unique()
     }
 
     /// Like [`unique_with_counts`](AnyTensor::unique_with_counts), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
     pub async fn unique_with_counts_async(self) -> Result<UniqueAny> {
         self.sorted_runs()?.unique_async().await
     }
 
     /// Returns the distinct slices along an axis, in lexicographic order. Waits for the device. See
     /// [`Tensor::unique_dim`](crate::Tensor::unique_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         self.sorted_slice_runs(axis.into())?.unique()
     }
 
     /// Like [`unique_dim`](AnyTensor::unique_dim), without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`unique_dim`](AnyTensor::unique_dim), and when the computation of the elements failed.
     pub async fn unique_dim_async(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         self.sorted_slice_runs(axis.into())?.unique_async().await
     }
 
     /// Removes consecutive duplicates among the elements. Waits for the device. See
     /// [`Tensor::unique_consecutive`](crate::Tensor::unique_consecutive).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn unique_consecutive(self) -> Result<UniqueAny> {
         self.runs()?.unique()
     }
 
     /// Like [`unique_consecutive`](AnyTensor::unique_consecutive), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
     pub async fn unique_consecutive_async(self) -> Result<UniqueAny> {
         self.runs()?.unique_async().await
     }
 
     /// Removes consecutive duplicate slices along an axis. Waits for the device. See
     /// [`Tensor::unique_consecutive_dim`](crate::Tensor::unique_consecutive_dim).
+    ///
+    /// # Errors
+    /// As [`unique_dim`](AnyTensor::unique_dim).
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         self.slice_runs(axis.into())?.unique()
     }
 
     /// Like [`unique_consecutive_dim`](AnyTensor::unique_consecutive_dim), without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`unique_dim`](AnyTensor::unique_dim), and when the computation of the elements failed.
     pub async fn unique_consecutive_dim_async(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         self.slice_runs(axis.into())?.unique_async().await
     }
 
     /// Returns whether each element is in `others`. See [`Tensor::isin`](crate::Tensor::isin).
+    ///
+    /// # Errors
+    /// When the dtypes differ, or both are `bool`.
     pub fn isin(self, others: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("isin", &others)?;
         if self.dtype() != others.dtype() || self.dtype().is_bool() {

@@ -7,6 +7,9 @@ macro_rules! functions {
     ($($(#[$attribute:meta])* $method:ident $function:ident;)*) => {
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            ///
+            /// # Errors
+            /// When the dtype is not a float.
             $(#[$attribute])*
             pub fn $method(self) -> Result<AnyTensor> {
                 self.special(&$function)
@@ -58,23 +61,35 @@ functions! {
 impl AnyTensor {
     /// Computes the regularised lower incomplete gamma function `P(self, x)`, the cumulative distribution function of
     /// the gamma distribution of shape `self`. See [`Tensor::gammainc`](crate::Tensor::gammainc).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or neither dtype is a float.
     pub fn gammainc(self, x: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&GAMMAINC, x)
     }
 
     /// Computes the regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation.
     /// See [`Tensor::gammaincc`](crate::Tensor::gammaincc).
+    ///
+    /// # Errors
+    /// As [`gammainc`](AnyTensor::gammainc).
     pub fn gammaincc(self, x: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&GAMMAINCC, x)
     }
 
     /// Computes the Hurwitz zeta function, `Σ 1 / (q + k)^self` over all `k >= 0`. See
     /// [`Tensor::zeta`](crate::Tensor::zeta).
+    ///
+    /// # Errors
+    /// As [`gammainc`](AnyTensor::gammainc).
     pub fn zeta(self, q: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&ZETA, q)
     }
 
     /// Computes the derivative of `digamma` of this order. See [`Tensor::polygamma`](crate::Tensor::polygamma).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn polygamma(self, order: u32) -> Result<AnyTensor> {
         if order == 0 { self.digamma() } else { self.polygamma_of_order(order) }
     }

@@ -36,6 +36,9 @@ const MOST_BINS: usize = 1 << 28;
 impl AnyTensor {
     /// Computes the covariance matrix of variables whose observations are along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
+    ///
+    /// # Errors
+    /// When the tensor is not a matrix of floats, or the axis is out of range.
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Result<AnyTensor> {
         let axis = axis.into().of("cov", self.ty())?;
         if self.rank() != 2 || !self.dtype().is_float() {
@@ -57,6 +60,9 @@ impl AnyTensor {
 
     /// Computes the correlation matrix of variables whose observations are along an axis. See
     /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
+    ///
+    /// # Errors
+    /// As [`cov`](AnyTensor::cov).
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let (dtype, x) = (self.dtype(), self.widened_floats()?);
         let covariance = x.cov(axis, 0.0)?;
@@ -67,6 +73,9 @@ impl AnyTensor {
     }
 
     /// Counts the elements in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, `bins` is 0 or above 2²⁸, or the bounds of the range descend or are not finite.
     pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let edges = self.bin_edges("histc", bins, range)?;
         self.detach().counted("histc", edges, None)
@@ -74,6 +83,9 @@ impl AnyTensor {
 
     /// Computes a histogram of equally wide bins: the counts or sums of weights, and the edges. See
     /// [`Tensor::histogram`](crate::Tensor::histogram).
+    ///
+    /// # Errors
+    /// As [`histc`](AnyTensor::histc), and when the weights are `bool` or not as many as the elements.
     pub fn histogram(
         self,
         bins: usize,
@@ -88,6 +100,10 @@ impl AnyTensor {
 
     /// Computes a histogram of the bins between the given edges. See
     /// [`Tensor::histogram_between`](crate::Tensor::histogram_between).
+    ///
+    /// # Errors
+    /// When the edges are not a vector of at least two numbers in the tensor's dtype, or the weights are `bool` or not
+    /// as many as the elements.
     pub fn histogram_between(
         self,
         edges: AnyTensor,
@@ -185,6 +201,10 @@ impl AnyTensor {
 
     /// Counts the occurrences of each integer, or sums their weights. Waits for the device. See
     /// [`Tensor::bincount`](crate::Tensor::bincount).
+    ///
+    /// # Errors
+    /// When the tensor is not a vector of integers from 0 to below 2²⁸, `min_length` is above 2²⁸, the weights have
+    /// another shape or are `bool`, or the computation of the integers failed.
     pub fn bincount(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
         let extremes = match self.extremes(weights.as_ref())? {
             Some(extremes) => extremes.wait("await `bincount_async`")?.to_vec::<i64>(),
@@ -194,6 +214,9 @@ impl AnyTensor {
     }
 
     /// Like [`bincount`](AnyTensor::bincount), without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`bincount`](AnyTensor::bincount).
     pub async fn bincount_async(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
         let extremes = match self.extremes(weights.as_ref())? {
             Some(extremes) => extremes.into_data_async().await?.to_vec::<i64>(),
@@ -257,12 +280,19 @@ impl AnyTensor {
     }
 
     /// Computes the distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
+    ///
+    /// # Errors
+    /// As [`cdist_with_mode`](AnyTensor::cdist_with_mode).
     pub fn cdist(self, other: AnyTensor, p: f64) -> Result<AnyTensor> {
         self.cdist_with_mode(other, p, CdistMode::default())
     }
 
     /// Like [`cdist`](AnyTensor::cdist), with a choice of the method. See
     /// [`Tensor::cdist_with_mode`](crate::Tensor::cdist_with_mode).
+    ///
+    /// # Errors
+    /// When a tensor has fewer than two axes, the rows differ in length, the axes before them do not broadcast, neither
+    /// dtype is a float, or `p` is negative or NaN. Distances by a matmul need equal dtypes.
     pub fn cdist_with_mode(self, other: AnyTensor, p: f64, mode: CdistMode) -> Result<AnyTensor> {
         self.in_same_domain("cdist", &other)?;
         let wrong = |problem: &str| {
@@ -316,6 +346,9 @@ impl AnyTensor {
 
     /// Computes the distances between the rows of one matrix, each pair once. See
     /// [`Tensor::pdist`](crate::Tensor::pdist).
+    ///
+    /// # Errors
+    /// When the tensor is not a matrix of floats, has more than 16,384 rows, or `p` is negative or NaN.
     pub fn pdist(self, p: f64) -> Result<AnyTensor> {
         if self.rank() != 2 {
             return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()])

@@ -18,6 +18,9 @@ pub struct Recovered {
 impl AnyTensor {
     /// Returns the outcome of the computation, without waiting for the device: an error, success, or `None` while it is
     /// unknown.
+    ///
+    /// # Errors
+    /// `Some(Err(_))` when the computation failed.
     pub fn outcome(&self) -> Option<Result<()>> {
         self.stack().engine().outcome(self.value())
     }

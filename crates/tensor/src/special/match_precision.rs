@@ -18,6 +18,9 @@ impl MatchPrecision {
 impl AnyTensor {
     /// Returns the tensor unchanged, stored in 16 bits if a mixed-precision layer stores `like` in 16 bits. See
     /// [`module::match_precision`](crate::module::match_precision).
+    ///
+    /// # Errors
+    /// On a stack with mixed precision, when the tensor is `f32` and `like` is not.
     pub fn match_precision(self, like: &AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain(MatchPrecision::NAME, like)?;
         if self.dtype() != DType::F32 || !self.stack().engine().mixes_precision() {

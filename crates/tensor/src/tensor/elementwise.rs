@@ -72,6 +72,9 @@ macro_rules! float_functions {
         impl $crate::AnyTensor {
             $(#[$doc])*
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            ///
+            /// # Errors
+            /// When the dtype is not a float.
             #[inline]
             pub fn $method(self) -> $crate::Result<$crate::AnyTensor> {
                 self.unary(kiln_ir::Unary::$function)

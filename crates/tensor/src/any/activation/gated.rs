@@ -29,24 +29,36 @@ impl Gate {
 impl AnyTensor {
     /// Applies GLU: `a sigmoid(b)` for the halves `a` and `b` of an axis. See
     /// [`activation::glu`](crate::activation::glu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range, or its length is odd.
     pub fn glu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("glu", Gate::Sigmoid, axis.into())
     }
 
     /// Applies ReGLU: `a relu(b)` for the halves `a` and `b` of an axis. See
     /// [`activation::reglu`](crate::activation::reglu).
+    ///
+    /// # Errors
+    /// As [`glu`](AnyTensor::glu).
     pub fn reglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("reglu", Gate::Relu, axis.into())
     }
 
     /// Applies GEGLU: `a gelu(b)` for the halves `a` and `b` of an axis. See
     /// [`activation::geglu`](crate::activation::geglu).
+    ///
+    /// # Errors
+    /// As [`glu`](AnyTensor::glu).
     pub fn geglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("geglu", Gate::Gelu, axis.into())
     }
 
     /// Applies SwiGLU: `a silu(b)` for the halves `a` and `b` of an axis. See
     /// [`activation::swiglu`](crate::activation::swiglu).
+    ///
+    /// # Errors
+    /// As [`glu`](AnyTensor::glu).
     pub fn swiglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("swiglu", Gate::Silu, axis.into())
     }

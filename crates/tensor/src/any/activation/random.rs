@@ -8,6 +8,10 @@ use kiln_ir::{Extremum, Op, TensorType, Var};
 impl AnyTensor {
     /// Applies randomized leaky ReLU: slopes are drawn from `[lower, upper)` in training, and are their mean otherwise.
     /// See [`activation::rrelu`](crate::activation::rrelu).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, a slope is not finite, `lower` is above `upper`, or the dtype has no number
+    /// between them.
     pub fn rrelu(self, lower: f64, upper: f64, training: bool) -> Result<AnyTensor> {
         self.check_float("rrelu")?;
         if !(lower <= upper && upper.is_finite() && lower.is_finite()) {
@@ -25,6 +29,10 @@ impl AnyTensor {
 
     /// Draws a differentiable (relaxed) sample of the categorical distribution with these unnormalised
     /// log-probabilities. See [`activation::gumbel_softmax`](crate::activation::gumbel_softmax).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range, the temperature is not finite and positive, or the axis
+    /// is empty with `hard`.
     pub fn gumbel_softmax(self, temperature: f64, hard: bool, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("gumbel_softmax")?;
         let axis = axis.into().of("gumbel_softmax", self.ty())?;

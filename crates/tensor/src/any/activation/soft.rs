@@ -5,18 +5,27 @@ use kiln_ir::{Op, PadAxis, SliceAxis, Var};
 
 impl AnyTensor {
     /// Applies softmax along an axis, `exp(x) / Σ exp(x)`. See [`activation::softmax`](crate::activation::softmax).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the axis is out of range.
     pub fn softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("softmax", self.ty())?;
         self.apply(&Op::Softmax { axis, log: false })
     }
 
     /// Applies log-softmax along an axis. See [`activation::log_softmax`](crate::activation::log_softmax).
+    ///
+    /// # Errors
+    /// As [`softmax`](AnyTensor::softmax).
     pub fn log_softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("log_softmax", self.ty())?;
         self.apply(&Op::Softmax { axis, log: true })
     }
 
     /// Applies softmin along an axis: the softmax of `-x`. See [`activation::softmin`](crate::activation::softmin).
+    ///
+    /// # Errors
+    /// As [`softmax`](AnyTensor::softmax).
     pub fn softmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("softmin")?;
         let axis = axis.into().of("softmin", self.ty())?;
@@ -25,6 +34,9 @@ impl AnyTensor {
 
     /// Applies `exp(x) / (1 + Σ exp(x))` along an axis. See
     /// [`activation::quiet_softmax`](crate::activation::quiet_softmax).
+    ///
+    /// # Errors
+    /// As [`softmax`](AnyTensor::softmax).
     pub fn quiet_softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("quiet_softmax")?;
         let axis = axis.into().of("quiet_softmax", self.ty())?;

@@ -8,6 +8,9 @@ use kiln_ir::{Op, Operand, OperandType, PadAxis};
 impl AnyTensor {
     /// Concatenates tensors along an axis; different dtypes are promoted ([`DType::promote`](crate::DType::promote)).
     /// See [`Tensor::cat`](crate::Tensor::cat).
+    ///
+    /// # Errors
+    /// When there are no tensors, the axis is out of range, or the shapes differ outside the axis.
     #[doc(alias = "concatenate")]
     #[doc(alias = "concat")]
     pub fn cat(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
@@ -34,6 +37,9 @@ impl AnyTensor {
 
     /// Stacks tensors of one shape along a new axis. See [`Tensor::stack`](crate::Tensor::stack); here `stack` is the
     /// stack of engines.
+    ///
+    /// # Errors
+    /// When there are no tensors, their shapes differ, or the axis is out of range of the result.
     pub fn stack_tensors(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into();
         let Some(first) = tensors.first() else {
@@ -50,6 +56,9 @@ impl AnyTensor {
     }
 
     /// Concatenates tensors horizontally. See [`Tensor::hstack`](crate::Tensor::hstack).
+    ///
+    /// # Errors
+    /// When there are no tensors, or their shapes differ outside the joined axis.
     pub fn hstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let tensors = each(tensors, AnyTensor::atleast_1d)?;
         let axis = usize::from(tensors.first().is_some_and(|tensor| tensor.rank() > 1));
@@ -57,17 +66,26 @@ impl AnyTensor {
     }
 
     /// Concatenates tensors vertically. See [`Tensor::vstack`](crate::Tensor::vstack).
+    ///
+    /// # Errors
+    /// As [`hstack`](AnyTensor::hstack).
     pub fn vstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         AnyTensor::join("vstack", each(tensors, AnyTensor::atleast_2d)?, 0.into())
     }
 
     /// Concatenates tensors along axis 2. See [`Tensor::dstack`](crate::Tensor::dstack).
+    ///
+    /// # Errors
+    /// As [`hstack`](AnyTensor::hstack).
     pub fn dstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         AnyTensor::join("dstack", each(tensors, AnyTensor::atleast_3d)?, 2.into())
     }
 
     /// Concatenates tensors along axis 1; vectors are columns. See
     /// [`Tensor::column_stack`](crate::Tensor::column_stack).
+    ///
+    /// # Errors
+    /// As [`hstack`](AnyTensor::hstack).
     pub fn column_stack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let column = |tensor: AnyTensor| match tensor.rank() {
             0 => tensor.reshape([1, 1]),
@@ -78,6 +96,9 @@ impl AnyTensor {
     }
 
     /// Builds a block-diagonal matrix. See [`Tensor::block_diag`](crate::Tensor::block_diag).
+    ///
+    /// # Errors
+    /// When there are no tensors, or one has more than two axes.
     pub fn block_diag(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let blocks = each(tensors, AnyTensor::atleast_2d)?;
         if let Some(block) = blocks.iter().find(|block| block.rank() != 2) {
@@ -97,6 +118,9 @@ impl AnyTensor {
     }
 
     /// Creates an identity matrix, `[rows, columns]`. See [`Tensor::eye`](crate::Tensor::eye).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn eye(
         rows: usize,
         columns: usize,

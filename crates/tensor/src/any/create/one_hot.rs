@@ -7,6 +7,9 @@ use kiln_ir::{Comparison, IndexUser};
 impl AnyTensor {
     /// Encodes class indices as one-hot vectors along a new last axis. A class index out of range is an error of the
     /// value, reported when it is read. See [`Tensor::one_hot`](crate::Tensor::one_hot).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`.
     pub fn one_hot(self, classes: usize) -> Result<AnyTensor> {
         let numbers = self.classes_below(classes)?;
         numbers.one_hot_fill(classes, 1, 0, -1)
@@ -14,6 +17,9 @@ impl AnyTensor {
 
     /// Encodes class indices along a new axis, with `on` at the class and `off` elsewhere. See
     /// [`Tensor::one_hot_fill`](crate::Tensor::one_hot_fill).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`, the axis is out of range of the result, or `on` or `off` is not a value of the dtype.
     pub fn one_hot_fill(
         self,
         classes: usize,

@@ -10,6 +10,9 @@ use kiln_ir::{Binary, Comparison};
 impl AnyTensor {
     /// Creates a tensor of every `step`th integer of a range; a negative step counts down. See
     /// [`Tensor::arange_step`](crate::Tensor::arange_step).
+    ///
+    /// # Errors
+    /// When the step is 0, or the first or the last number is out of range of the dtype.
     pub fn arange(
         range: Range<i64>,
         step: i64,
@@ -49,6 +52,9 @@ impl AnyTensor {
 
     /// Creates a tensor of values from `range.start`, `step` apart, before `range.end`. See
     /// [`Tensor::arange_float`](crate::Tensor::arange_float).
+    ///
+    /// # Errors
+    /// When a bound or the step is not finite, the step is 0, or there are more than 2⁴⁸ numbers.
     pub fn arange_float(
         range: Range<f64>,
         step: f64,
@@ -67,6 +73,9 @@ impl AnyTensor {
 
     /// Creates a tensor of `count` evenly spaced values from `start` to `end`. See
     /// [`Tensor::linspace`](crate::Tensor::linspace).
+    ///
+    /// # Errors
+    /// When the dtype is not a float.
     pub fn linspace(
         start: f64,
         end: f64,
@@ -79,6 +88,9 @@ impl AnyTensor {
 
     /// Creates a tensor of `count` powers of `base` with evenly spaced exponents from `start` to `end`. See
     /// [`Tensor::logspace`](crate::Tensor::logspace).
+    ///
+    /// # Errors
+    /// As [`linspace`](AnyTensor::linspace).
     pub fn logspace(
         start: f64,
         end: f64,
@@ -119,6 +131,9 @@ impl AnyTensor {
 
     /// Returns the row and column indices on and below a diagonal of a matrix, `[2, count]`. See
     /// [`Tensor::tril_indices`](crate::Tensor::tril_indices).
+    ///
+    /// # Errors
+    /// When the matrix has more than 2²⁸ elements.
     pub fn tril_indices(
         rows: usize,
         columns: usize,
@@ -131,6 +146,9 @@ impl AnyTensor {
 
     /// Returns the row and column indices on and above a diagonal of a matrix, `[2, count]`. See
     /// [`Tensor::triu_indices`](crate::Tensor::triu_indices).
+    ///
+    /// # Errors
+    /// As [`tril_indices`](AnyTensor::tril_indices).
     pub fn triu_indices(
         rows: usize,
         columns: usize,

@@ -19,6 +19,9 @@ pub enum Indexing {
 impl AnyTensor {
     /// Creates coordinate grids: each vector is expanded along the axes of all others. See
     /// [`grid::meshgrid`](crate::grid::meshgrid).
+    ///
+    /// # Errors
+    /// When there are no vectors, a tensor has not exactly one axis, or the dtypes differ.
     pub fn meshgrid(vectors: Vec<AnyTensor>, indexing: Indexing) -> Result<Vec<AnyTensor>> {
         check_vectors("meshgrid", &vectors)?;
         let axes: Vec<usize> =
@@ -37,6 +40,9 @@ impl AnyTensor {
 
     /// Stacks the grids of [`meshgrid`](AnyTensor::meshgrid) along a new axis. See
     /// [`grid::meshgrid_stack`](crate::grid::meshgrid_stack).
+    ///
+    /// # Errors
+    /// As [`meshgrid`](AnyTensor::meshgrid), and when the axis is out of range of the result.
     pub fn meshgrid_stack(
         vectors: Vec<AnyTensor>,
         indexing: Indexing,
@@ -47,6 +53,9 @@ impl AnyTensor {
 
     /// Computes the Cartesian product of vectors, `[count, vectors]`. See
     /// [`grid::cartesian_prod`](crate::grid::cartesian_prod).
+    ///
+    /// # Errors
+    /// As [`meshgrid`](AnyTensor::meshgrid).
     pub fn cartesian_prod(vectors: Vec<AnyTensor>) -> Result<AnyTensor> {
         check_vectors("cartesian_prod", &vectors)?;
         let width = vectors.len();
@@ -57,6 +66,9 @@ impl AnyTensor {
 
     /// Returns all combinations of `size` elements of a vector, `[count, size]`. See
     /// [`grid::combinations`](crate::grid::combinations).
+    ///
+    /// # Errors
+    /// When the tensor is not a vector, or the result has more than 2²⁸ elements.
     pub fn combinations(self, size: usize, with_replacement: bool) -> Result<AnyTensor> {
         check_vectors("combinations", core::slice::from_ref(&self))?;
         check_table(
@@ -73,6 +85,9 @@ impl AnyTensor {
 
     /// Returns the index of each element of a shape, `[shape.., axes]`.
     /// See [`Tensor::cartesian_grid`](crate::Tensor::cartesian_grid).
+    ///
+    /// # Errors
+    /// When the shape has no axes.
     pub fn cartesian_grid(shape: impl Into<Shape>, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let (shape, stack) = (shape.into(), device.as_ref());
         if shape.rank() == 0 {
@@ -85,12 +100,18 @@ impl AnyTensor {
 
     /// Creates the sampling grids of affine maps of images: maps `[batch, 2, 3]`, size `[height, width]`, to
     /// `[batch, height, width, 2]`. See [`grid::affine_grid_2d`](crate::grid::affine_grid_2d).
+    ///
+    /// # Errors
+    /// When the maps are not floats of shape `[batch, 2, 3]`.
     pub fn affine_grid_2d(self, size: [usize; 2], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_2d", self, &size, align_corners)
     }
 
     /// Creates the sampling grids of affine maps of volumes: maps `[batch, 3, 4]`, size `[depth, height, width]`, to
     /// `[batch, depth, height, width, 3]`. See [`grid::affine_grid_3d`](crate::grid::affine_grid_3d).
+    ///
+    /// # Errors
+    /// When the maps are not floats of shape `[batch, 3, 4]`.
     pub fn affine_grid_3d(self, size: [usize; 3], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_3d", self, &size, align_corners)
     }

@@ -46,12 +46,19 @@ pub struct GridSampleOptions {
 impl AnyTensor {
     /// Samples images `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`.
     /// See [`Tensor::grid_sample_2d`](crate::Tensor::grid_sample_2d).
+    ///
+    /// # Errors
+    /// When images and grid are not of one float dtype and of these shapes, their batch sizes differ, or a spatial
+    /// dimension of the images is empty.
     pub fn grid_sample_2d(self, grid: AnyTensor, options: GridSampleOptions) -> Result<AnyTensor> {
         sample("grid_sample_2d", 2, self, grid, options)
     }
 
     /// Samples volumes `[batch, channels, depth, height, width]` at the points of a grid
     /// `[batch, depth_out, height_out, width_out, 3]`. See [`Tensor::grid_sample_3d`](crate::Tensor::grid_sample_3d).
+    ///
+    /// # Errors
+    /// As [`grid_sample_2d`](AnyTensor::grid_sample_2d), and when the mode is [`Bicubic`](GridSampleMode::Bicubic).
     pub fn grid_sample_3d(self, grid: AnyTensor, options: GridSampleOptions) -> Result<AnyTensor> {
         if options.mode == GridSampleMode::Bicubic {
             let types = [self.ty().into(), grid.ty().into()];

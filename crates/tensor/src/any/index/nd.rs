@@ -7,6 +7,9 @@ use kiln_ir::{Binary, Comparison, DType, UpdateMode};
 
 impl AnyTensor {
     /// Gathers elements, or slices, by coordinates. See [`Tensor::gather_nd`](crate::Tensor::gather_nd).
+    ///
+    /// # Errors
+    /// When the coordinates are not integers with at least one axis, or are more than the axes of the tensor.
     pub fn gather_nd(self, places: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("gather_nd", &places)?;
         let depth = self.depth("gather_nd", &places)?;
@@ -17,6 +20,10 @@ impl AnyTensor {
 
     /// Combines values, or slices, with the elements at the given coordinates. See
     /// [`Tensor::scatter_nd`](crate::Tensor::scatter_nd).
+    ///
+    /// # Errors
+    /// As [`gather_nd`](AnyTensor::gather_nd), and when the values differ from the written elements in shape or dtype,
+    /// or a mode other than [`Set`](UpdateMode::Set) combines `bool`.
     pub fn scatter_nd(self, places: AnyTensor, values: AnyTensor, mode: UpdateMode) -> Result<AnyTensor> {
         self.in_same_domain("scatter_nd", &places)?;
         self.in_same_domain("scatter_nd", &values)?;

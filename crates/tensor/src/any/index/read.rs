@@ -6,6 +6,9 @@ use kiln_ir::{Op, infer::broadcast_shapes};
 
 impl AnyTensor {
     /// Replaces an axis by the axes of the index. See [`Tensor::take`](crate::Tensor::take).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the index is not of an integer dtype.
     pub fn take(self, axis: impl Into<Axis>, index: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("take", &index)?;
         let axis = axis.into().of("take", self.ty())?;
@@ -13,6 +16,9 @@ impl AnyTensor {
     }
 
     /// Selects the slices of an axis at the indices, `[count]`. See [`Tensor::select`](crate::Tensor::select).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the indices are not a vector of integers.
     #[doc(alias = "index_select")]
     pub fn select(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         if indices.rank() != 1 {
@@ -24,6 +30,10 @@ impl AnyTensor {
     }
 
     /// Gathers elements along an axis by index. See [`Tensor::gather`](crate::Tensor::gather).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the index is not of an integer dtype, differs in rank, or is longer than the
+    /// tensor in another axis.
     pub fn gather(self, axis: impl Into<Axis>, index: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("gather", &index)?;
         let axis = axis.into().of("gather", self.ty())?;
@@ -45,6 +55,10 @@ impl AnyTensor {
 
     /// Like [`gather`](AnyTensor::gather), but tensor and indices broadcast outside the axis. See
     /// [`Tensor::take_along_dim`](crate::Tensor::take_along_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the indices are not integers, ranks differ, or the shapes do not broadcast
+    /// outside the axis.
     #[doc(alias = "take_along_axis")]
     pub fn take_along_dim(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         let axis = axis.into().of("take_along_dim", self.ty())?;

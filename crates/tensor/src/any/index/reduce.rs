@@ -7,6 +7,10 @@ use alloc::format;
 impl AnyTensor {
     /// Reduces the slices of the source into the slices of an axis that the indices, `[count]`, select. See
     /// [`Tensor::index_reduce`](crate::Tensor::index_reduce).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the indices are not a vector of integers, the source does not have one slice of
+    /// the tensor's dtype for each index, or the tensor is `bool`.
     pub fn index_reduce(
         self,
         axis: impl Into<Axis>,

@@ -7,6 +7,10 @@ use kiln_ir::{Binary, Comparison, Unary};
 impl AnyTensor {
     /// Finds the insertion indices of values in a sorted tensor. See
     /// [`Tensor::searchsorted`](crate::Tensor::searchsorted).
+    ///
+    /// # Errors
+    /// When the dtypes differ or are `bool`, the sorted tensor has no axes, or it has several and those before the last
+    /// are not those of the values.
     pub fn searchsorted(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         self.in_same_domain("searchsorted", &values)?;
         let wrong = |problem: &str| {
@@ -33,6 +37,9 @@ impl AnyTensor {
 
     /// Returns the bucket of each element between sorted boundaries. See
     /// [`Tensor::bucketize`](crate::Tensor::bucketize).
+    ///
+    /// # Errors
+    /// When the boundaries are not a vector, or the dtypes differ or are `bool`.
     pub fn bucketize(self, boundaries: AnyTensor, right: bool) -> Result<AnyTensor> {
         if boundaries.rank() != 1 {
             let types = [self.ty().into(), boundaries.ty().into()];

@@ -7,6 +7,9 @@ use kiln_ir::{DType, MAX_RANK, Var};
 impl AnyTensor {
     /// Gathers elements by strides: the element at each index is `offset + Σ strides[i] * index[i]` in row-major order.
     /// See [`Tensor::as_strided`](crate::Tensor::as_strided).
+    ///
+    /// # Errors
+    /// When sizes and strides differ in number, are more than [`MAX_RANK`], or reach beyond the elements.
     pub fn as_strided(self, shape: &[usize], strides: &[usize], offset: usize) -> Result<AnyTensor> {
         const OP: &str = "as_strided";
         let wrong = |problem| Error::type_error(OP, problem, &[self.ty().into()]);

@@ -23,6 +23,10 @@ pub enum ScatterReduction {
 impl AnyTensor {
     /// Combines each slice of the source with the slice of the axis at its index; the reverse of
     /// [`take`](AnyTensor::take). See [`Tensor::put`](crate::Tensor::put).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the index is not of an integer dtype, the source differs from the written slices
+    /// in shape or dtype, or a mode other than [`Set`](UpdateMode::Set) combines `bool`.
     #[doc(alias = "index_copy")]
     #[doc(alias = "index_put")]
     pub fn put(
@@ -40,6 +44,9 @@ impl AnyTensor {
 
     /// Adds each slice of the values at its index along the axis. See
     /// [`Tensor::select_assign`](crate::Tensor::select_assign).
+    ///
+    /// # Errors
+    /// As [`put`](AnyTensor::put), and when the indices are not a vector.
     #[doc(alias = "index_add")]
     pub fn select_assign(
         self,
@@ -57,6 +64,10 @@ impl AnyTensor {
 
     /// Fills the slices of an axis at the indices, `[count]`, with a scalar. See
     /// [`Tensor::index_fill`](crate::Tensor::index_fill).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the indices are not a vector of integers, or the number is not a value of the
+    /// dtype.
     pub fn index_fill(self, axis: impl Into<Axis>, indices: AnyTensor, x: impl Number) -> Result<AnyTensor> {
         let axis = axis.into().of("index_fill", self.ty())?;
         if indices.rank() != 1 {
@@ -70,6 +81,9 @@ impl AnyTensor {
     }
 
     /// Adds each value at its index along the axis. See [`Tensor::scatter`](crate::Tensor::scatter).
+    ///
+    /// # Errors
+    /// As [`scatter_mode`](AnyTensor::scatter_mode), and when the tensor is `bool`.
     #[doc(alias = "scatter_add")]
     pub fn scatter(self, axis: impl Into<Axis>, indices: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
         self.scatter_mode(axis, indices, values, UpdateMode::Add)
@@ -77,6 +91,11 @@ impl AnyTensor {
 
     /// Combines each value with the element at its index; the reverse of [`gather`](AnyTensor::gather). See
     /// [`Tensor::scatter_mode`](crate::Tensor::scatter_mode).
+    ///
+    /// # Errors
+    /// When the axis is out of range; the index is not of an integer dtype, differs in rank, or is longer than the
+    /// tensor in another axis; the source differs in dtype or rank or is shorter than the index; or a mode other than
+    /// [`Set`](UpdateMode::Set) combines `bool`.
     pub fn scatter_mode(
         self,
         axis: impl Into<Axis>,
@@ -115,6 +134,9 @@ impl AnyTensor {
 
     /// Reduces all values with the same index, with or without the previous element. See
     /// [`Tensor::scatter_reduce`](crate::Tensor::scatter_reduce).
+    ///
+    /// # Errors
+    /// As [`scatter_mode`](AnyTensor::scatter_mode), and when the tensor is `bool`.
     pub fn scatter_reduce(
         self,
         axis: impl Into<Axis>,
@@ -197,6 +219,9 @@ impl AnyTensor {
 
     /// Replaces the elements where the mask is true by those of the source, in row-major order. See
     /// [`Tensor::masked_scatter`](crate::Tensor::masked_scatter).
+    ///
+    /// # Errors
+    /// When the mask is not `bool`, it does not broadcast to the tensor, or only one of tensor and source is `bool`.
     pub fn masked_scatter(self, mask: AnyTensor, source: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("masked_scatter", &mask)?;
         self.in_same_domain("masked_scatter", &source)?;

@@ -6,6 +6,10 @@ use kiln_ir::{Comparison, Reduction, Scalar, Unary};
 impl AnyTensor {
     /// Computes `beta * self + alpha * a b`, `[m, k] x [k, n]`; `self` broadcasts to `[m, n]`. See
     /// [`linalg::addmm`](crate::linalg::addmm).
+    ///
+    /// # Errors
+    /// When `a` and `b` are not matrices of one numeric dtype, their inner sizes differ, or the tensor does not
+    /// broadcast to the product.
     pub fn addmm(
         self,
         a: AnyTensor,
@@ -19,6 +23,10 @@ impl AnyTensor {
 
     /// Computes `beta * self + alpha * Σ aᵢ bᵢ`, `[batch, m, k] x [batch, k, n]`; `self` broadcasts to `[m, n]`. See
     /// [`linalg::addbmm`](crate::linalg::addbmm).
+    ///
+    /// # Errors
+    /// When `a` and `b` are not batches of matrices of one numeric dtype, their batch or inner sizes differ, or the
+    /// tensor does not broadcast to the result.
     pub fn addbmm(
         self,
         a: AnyTensor,
@@ -36,6 +44,9 @@ impl AnyTensor {
 
     /// Computes `beta * self + alpha * a b` for each matrix of a batch, `[batch, m, k] x [batch, k, n]`; `self`
     /// broadcasts to `[batch, m, n]`. See [`linalg::baddbmm`](crate::linalg::baddbmm).
+    ///
+    /// # Errors
+    /// As [`addbmm`](AnyTensor::addbmm).
     pub fn baddbmm(
         self,
         a: AnyTensor,
@@ -75,6 +86,10 @@ impl AnyTensor {
 
     /// Scales down the slices of an axis whose norm is greater than `max_norm` to that norm. See
     /// [`linalg::renorm`](crate::linalg::renorm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range, `p` is not positive, `max_norm` is negative or NaN, or
+    /// the slices have no elements and `p` is infinite.
     pub fn renorm(self, p: f64, axis: impl Into<crate::Axis>, max_norm: f64) -> Result<AnyTensor> {
         const OP: &str = "renorm";
         /// Added to a norm before the division, as in PyTorch.

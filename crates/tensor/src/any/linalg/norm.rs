@@ -44,12 +44,20 @@ impl From<i32> for Norm {
 impl AnyTensor {
     /// Returns a norm along an axis, which is kept with length 1. See
     /// [`linalg::vector_norm`](crate::linalg::vector_norm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range, or it is empty and the norm is the greatest or least
+    /// absolute value.
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.norm_along(norm.into(), axis.into())
     }
 
     /// Computes a vector norm over several axes, which are kept with length 1. No axes mean all axes. See
     /// [`linalg::vector_norm_dims`](crate::linalg::vector_norm_dims).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, an axis is out of range or repeated, or the axes have no elements and the norm is
+    /// the greatest or least absolute value.
     pub fn vector_norm_dims(self, norm: impl Into<Norm>, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.norm_over(norm.into(), &axes.into())
     }
@@ -91,6 +99,9 @@ impl AnyTensor {
 
     /// Divides by a norm along an axis, or by `epsilon` where that is greater. See
     /// [`linalg::vector_normalize`](crate::linalg::vector_normalize).
+    ///
+    /// # Errors
+    /// As [`vector_norm`](AnyTensor::vector_norm).
     #[doc(alias = "normalize")]
     pub fn vector_normalize(
         self,
@@ -105,6 +116,9 @@ impl AnyTensor {
 
     /// Computes the cosine similarity of vectors along an axis, which is kept with length 1. See
     /// [`linalg::cosine_similarity`](crate::linalg::cosine_similarity).
+    ///
+    /// # Errors
+    /// When a dtype is not a float, the axis is out of range, or the shapes do not broadcast.
     pub fn cosine_similarity(
         self,
         other: AnyTensor,
@@ -141,6 +155,10 @@ impl AnyTensor {
 
     /// Computes the norm of the differences along the last axis, which is kept with length 1. See
     /// [`linalg::pairwise_distance`](crate::linalg::pairwise_distance).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, and as [`vector_norm`](AnyTensor::vector_norm) along the last axis of the
+    /// differences.
     pub fn pairwise_distance(
         self,
         other: AnyTensor,

@@ -56,6 +56,9 @@ impl TensordotAxes {
 
 impl AnyTensor {
     /// Computes the outer product of two vectors, `[m] x [n] -> [m, n]`. See [`linalg::outer`](crate::linalg::outer).
+    ///
+    /// # Errors
+    /// When the tensors are not vectors, or both are `bool`.
     pub fn outer(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 {
             return Err(vectors("outer", &self, &other)
@@ -65,6 +68,9 @@ impl AnyTensor {
     }
 
     /// Computes outer products along an axis. See [`linalg::outer_dim`](crate::linalg::outer_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, ranks differ, the other axes do not broadcast, or both tensors are `bool`.
     pub fn outer_dim(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.outer_along(other, axis.into())
     }
@@ -81,6 +87,9 @@ impl AnyTensor {
     }
 
     /// Computes the dot product of two vectors, of shape `[1]`. See [`Tensor::dot`](crate::Tensor::dot).
+    ///
+    /// # Errors
+    /// When the tensors are not vectors of one length, or both are `bool`.
     pub fn dot(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 || self.shape() != other.shape() {
             return Err(vectors("dot", &self, &other)
@@ -93,6 +102,9 @@ impl AnyTensor {
 
     /// Computes dot products along an axis, which is kept with length 1; the other axes broadcast. See
     /// [`linalg::vecdot`](crate::linalg::vecdot).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, the axis is out of range, or both tensors are `bool`.
     pub fn vecdot(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let dtype = self.dtype();
         let (x, other) = self.widened_with(other)?;
@@ -104,6 +116,10 @@ impl AnyTensor {
 
     /// Computes matrix-vector products, `[.., m, n] x [.., n] -> [.., m]`. See
     /// [`linalg::matvec`](crate::linalg::matvec).
+    ///
+    /// # Errors
+    /// When the matrix has fewer than two axes or the vector none, the inner sizes differ, the batch axes do not
+    /// broadcast, or the dtypes differ or are `bool`.
     #[doc(alias = "mv")]
     pub fn matvec(self, vector: AnyTensor) -> Result<AnyTensor> {
         if self.rank() < 2 || vector.rank() < 1 {
@@ -124,6 +140,9 @@ impl AnyTensor {
 
     /// Computes the inner products of the last axes of all pairs, `[a.., k] x [b.., k] -> [a.., b..]`. See
     /// [`linalg::inner`](crate::linalg::inner).
+    ///
+    /// # Errors
+    /// When the last axes differ in length, or the dtypes differ or are `bool`.
     pub fn inner_product(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() == 0 || other.rank() == 0 {
             return self.binary(Binary::Mul, other);
@@ -132,6 +151,10 @@ impl AnyTensor {
     }
 
     /// Contracts pairs of axes. See [`linalg::tensordot`](crate::linalg::tensordot).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, the axes of both tensors do not pair up in equal lengths, or the
+    /// dtypes differ or are `bool`.
     pub fn tensordot(self, other: AnyTensor, axes: impl Into<TensordotAxes>) -> Result<AnyTensor> {
         self.tensordot_over(other, &axes.into())
     }
@@ -155,6 +178,9 @@ impl AnyTensor {
     }
 
     /// Computes the Kronecker product. See [`linalg::kron`](crate::linalg::kron).
+    ///
+    /// # Errors
+    /// When the product needs more than [`MAX_RANK`] axes that are longer than 1, or both tensors are `bool`.
     pub fn kron(self, other: AnyTensor) -> Result<AnyTensor> {
         let rank = self.rank().max(other.rank());
         let lengths = |shape: &Shape| -> Vec<usize> {
@@ -184,6 +210,10 @@ impl AnyTensor {
 
     /// Computes cross products along an axis of length 3; the other axes broadcast. See
     /// [`Tensor::cross`](crate::Tensor::cross).
+    ///
+    /// # Errors
+    /// When the axis is out of range or does not have length 3 in both, ranks differ, the other axes do not broadcast,
+    /// or both tensors are `bool`.
     pub fn cross(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.cross_along(other, axis.into())
     }
@@ -215,6 +245,9 @@ impl AnyTensor {
 
     /// Computes the trace, the sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. See
     /// [`linalg::trace`](crate::linalg::trace).
+    ///
+    /// # Errors
+    /// When there are fewer than two axes, or the tensor is `bool`.
     pub fn trace(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()])

@@ -9,6 +9,10 @@ use kiln_ir::{Binary, Comparison, Shape, Var};
 impl AnyTensor {
     /// Computes the binary cross-entropy of probabilities `self` and targets. See
     /// [`loss::binary_cross_entropy`](crate::loss::binary_cross_entropy).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the targets differ in dtype or shape, or the weights differ in dtype or do not
+    /// broadcast to the predictions.
     pub fn binary_cross_entropy_loss(
         self,
         target: AnyTensor,
@@ -23,6 +27,9 @@ impl AnyTensor {
 
     /// Computes the binary cross-entropy of logits `self` and targets. See
     /// [`loss::binary_cross_entropy_with_logits`](crate::loss::binary_cross_entropy_with_logits).
+    ///
+    /// # Errors
+    /// As [`binary_cross_entropy_loss`](AnyTensor::binary_cross_entropy_loss), of both kinds of weights.
     pub fn binary_cross_entropy_with_logits_loss(
         self,
         target: AnyTensor,
@@ -46,6 +53,9 @@ impl AnyTensor {
 
     /// Computes the focal loss, a binary cross-entropy of logits with less weight for easy examples. See
     /// [`loss::sigmoid_focal`](crate::loss::sigmoid_focal).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when `gamma` is negative or NaN.
     pub fn sigmoid_focal_loss(
         self,
         target: AnyTensor,
@@ -71,6 +81,9 @@ impl AnyTensor {
     }
 
     /// Computes the Dice loss, 1 minus the overlap of two sets, per example. See [`loss::dice`](crate::loss::dice).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when there are no axes.
     pub fn dice_loss(self, target: AnyTensor, smooth: f64, reduction: Reduction) -> Result<AnyTensor> {
         self.check_rank("dice", 1, "[batch, ..]")?;
         let axes: alloc::vec::Vec<usize> = (1..self.rank()).collect();
@@ -84,12 +97,18 @@ impl AnyTensor {
     }
 
     /// Computes the logistic loss `ln(1 + exp(-target x))`. See [`loss::soft_margin`](crate::loss::soft_margin).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss).
     pub fn soft_margin_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("soft_margin", target, reduction, |x, t| softplus(&-(x * t)))
     }
 
     /// Computes the binary cross-entropy of logits, averaged over the last axis. See
     /// [`loss::multilabel_soft_margin`](crate::loss::multilabel_soft_margin).
+    ///
+    /// # Errors
+    /// As [`binary_cross_entropy_loss`](AnyTensor::binary_cross_entropy_loss), and when there are no axes.
     pub fn multilabel_soft_margin_loss(
         self,
         target: AnyTensor,

@@ -23,6 +23,11 @@ pub struct ClassOptions {
 impl AnyTensor {
     /// Computes the cross-entropy of logits `[batch, classes, space..]` and targets: class indices `[batch, space..]`,
     /// or probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy).
+    ///
+    /// # Errors
+    /// When logits, targets or class weights are not of these shapes, the logits are not floats, the weights or
+    /// probabilities differ from them in dtype, the targets are `bool`, the label smoothing is not from 0 to 1, or
+    /// `ignore_index` is set for probabilities.
     pub fn cross_entropy_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         const OP: &str = "cross_entropy";
         self.check_classes(OP, options)?;
@@ -40,6 +45,10 @@ impl AnyTensor {
 
     /// Computes the negative log-likelihood of targets `[batch, space..]`, given log-probabilities
     /// `[batch, classes, space..]`. See [`loss::nll`](crate::loss::nll).
+    ///
+    /// # Errors
+    /// When log-probabilities, targets or class weights are not of these shapes, the log-probabilities are not floats,
+    /// the weights differ from them in dtype, the targets are not integers, or the label smoothing is not 0.
     pub fn nll_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         self.check_classes("nll", options)?;
         self.check_targets("nll", &target)?;

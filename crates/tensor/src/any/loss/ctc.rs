@@ -30,6 +30,11 @@ impl AnyTensor {
     /// both kinds of lengths are `[batch]`. See [`loss::ctc`](crate::loss::ctc).
     ///
     /// Concatenated targets wait for the device, to read their lengths.
+    ///
+    /// # Errors
+    /// When a tensor is not of these shapes, the log-probabilities are not floats, targets or lengths are not integers,
+    /// or the blank is not a class. When the lengths of concatenated targets do not add up to the number of labels, or
+    /// their computation failed.
     pub fn ctc_loss(
         self,
         targets: AnyTensor,

@@ -7,16 +7,25 @@ use kiln_ir::Var;
 
 impl AnyTensor {
     /// Computes the squared error, `(x - target)²`. See [`loss::mse`](crate::loss::mse).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the targets differ in dtype or shape.
     pub fn mse_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("mse", target, reduction, |x, t| (x - t).square())
     }
 
     /// Computes the absolute error, `|x - target|`. See [`loss::l1`](crate::loss::l1).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss).
     pub fn l1_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("l1", target, reduction, |x, t| (x - t).abs())
     }
 
     /// Computes a power of the absolute error, `|x - target|^p`. See [`loss::lp`](crate::loss::lp).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when `p` is not finite and positive.
     pub fn lp_loss(self, target: AnyTensor, p: f64, reduction: Reduction) -> Result<AnyTensor> {
         if !(p > 0.0 && p.is_finite()) {
             return Err(self.wrong("lp", format!("p is {p}")).hint("use a finite number above 0"));
@@ -32,6 +41,9 @@ impl AnyTensor {
 
     /// Computes the smooth L1 loss: quadratic below `beta`, linear above. See
     /// [`loss::smooth_l1`](crate::loss::smooth_l1).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when `beta` is negative or NaN.
     pub fn smooth_l1_loss(self, target: AnyTensor, beta: f64, reduction: Reduction) -> Result<AnyTensor> {
         if beta.is_nan() || beta < 0.0 {
             return Err(self
@@ -45,6 +57,9 @@ impl AnyTensor {
     }
 
     /// Computes the Huber loss: quadratic up to `delta`, linear above. See [`loss::huber`](crate::loss::huber).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when `delta` is not positive.
     pub fn huber_loss(self, target: AnyTensor, delta: f64, reduction: Reduction) -> Result<AnyTensor> {
         if delta.is_nan() || delta <= 0.0 {
             return Err(self.wrong("huber", format!("delta is {delta}")).hint("use a number above 0"));

@@ -31,6 +31,10 @@ impl Default for TripletOptions {
 impl AnyTensor {
     /// Computes the cosine embedding loss: 1 minus the cosine where the target is 1, the cosine above a margin where it
     /// is -1. Vectors are along the last axis. See [`loss::cosine_embedding`](crate::loss::cosine_embedding).
+    ///
+    /// # Errors
+    /// When the vectors are not of one shape and float dtype, have no axes, or the targets do not have the shape of the
+    /// axes before the last.
     pub fn cosine_embedding_loss(
         self,
         other: AnyTensor,
@@ -65,6 +69,9 @@ impl AnyTensor {
 
     /// Computes the triplet margin loss, `max(0, d(self, positive) - d(self, negative) + margin)`. See
     /// [`loss::triplet_margin`](crate::loss::triplet_margin).
+    ///
+    /// # Errors
+    /// When the vectors are not of one shape and float dtype, have no axes, or `p` is not positive.
     pub fn triplet_margin_loss(
         self,
         positive: AnyTensor,
@@ -90,6 +97,9 @@ impl AnyTensor {
 
     /// Computes the [`triplet_margin_loss`](AnyTensor::triplet_margin_loss) with any distance. See
     /// [`loss::triplet_margin_with`](crate::loss::triplet_margin_with).
+    ///
+    /// # Errors
+    /// Those of `distance`, and when the distances are not of one shape and float dtype.
     pub fn triplet_margin_loss_with(
         self,
         positive: AnyTensor,
@@ -109,6 +119,10 @@ impl AnyTensor {
 
     /// Computes the InfoNCE contrastive loss; queries and keys are `[batch, dim]`. See
     /// [`loss::info_nce`](crate::loss::info_nce).
+    ///
+    /// # Errors
+    /// When queries and keys are not matrices of one shape and float dtype, or the temperature is not finite and
+    /// positive.
     pub fn info_nce_loss(self, keys: AnyTensor, temperature: f64, reduction: Reduction) -> Result<AnyTensor> {
         const OP: &str = "info_nce";
         self.check_float(OP)?;

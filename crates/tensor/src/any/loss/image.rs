@@ -10,6 +10,9 @@ const AXES: &str = "[batch, channels, space..]";
 impl AnyTensor {
     /// Computes the Gram matrices `[batch, channels, channels]` of features `[batch, channels, space..]`. See
     /// [`loss::gram_matrix`](crate::loss::gram_matrix).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or there are fewer than two axes.
     pub fn gram_matrix(self) -> Result<AnyTensor> {
         self.check_float("gram_matrix")?;
         self.check_rank("gram_matrix", 2, AXES)?;
@@ -18,6 +21,9 @@ impl AnyTensor {
 
     /// Computes the mean squared difference of Gram matrices, divided by twice the number of spatial positions, per
     /// example. See [`loss::gram_matrix_loss`](crate::loss::gram_matrix_loss).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when there are fewer than two axes.
     pub fn gram_matrix_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.check_rank("gram_matrix_loss", 2, AXES)?;
         let batch = self.shape()[0];

@@ -10,6 +10,9 @@ use kiln_ir::{Comparison, Var};
 impl AnyTensor {
     /// Computes the Kullback-Leibler divergence of log-probabilities `self` from probabilities (or their logarithms).
     /// See [`loss::kl_div`](crate::loss::kl_div).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss).
     pub fn kl_div_loss(self, target: AnyTensor, log_target: bool, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("kl_div", target, reduction.or(Reduction::BatchMean), |x, t| {
             let nothing = if log_target { f64::NEG_INFINITY } else { 0.0 };
@@ -22,6 +25,9 @@ impl AnyTensor {
     }
 
     /// Computes the Poisson negative log-likelihood of counts. See [`loss::poisson_nll`](crate::loss::poisson_nll).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss).
     pub fn poisson_nll_loss(
         self,
         target: AnyTensor,
@@ -38,6 +44,10 @@ impl AnyTensor {
 
     /// Computes the negative log-likelihood of a normal distribution with mean `self`. See
     /// [`loss::gaussian_nll`](crate::loss::gaussian_nll).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss), and when the variances differ in dtype or do not broadcast to the
+    /// predictions, or `epsilon` is not positive.
     pub fn gaussian_nll_loss(
         self,
         target: AnyTensor,

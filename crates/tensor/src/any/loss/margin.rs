@@ -9,6 +9,9 @@ use kiln_ir::{DType, Reduction as Combine, TensorType, Var};
 impl AnyTensor {
     /// Computes the margin ranking loss, `max(0, margin - target (self - other))`. See
     /// [`loss::margin_ranking`](crate::loss::margin_ranking).
+    ///
+    /// # Errors
+    /// When the three tensors are not of one shape and float dtype.
     pub fn margin_ranking_loss(
         self,
         other: AnyTensor,
@@ -26,6 +29,9 @@ impl AnyTensor {
 
     /// Computes the hinge embedding loss: `x` where the target is 1, `max(0, margin - x)` where it is -1. See
     /// [`loss::hinge_embedding`](crate::loss::hinge_embedding).
+    ///
+    /// # Errors
+    /// As [`mse_loss`](AnyTensor::mse_loss).
     pub fn hinge_embedding_loss(
         self,
         target: AnyTensor,
@@ -42,6 +48,10 @@ impl AnyTensor {
 
     /// Computes the multi-class margin loss; scores are `[batch, classes]`, targets `[batch]`. See
     /// [`loss::multi_margin`](crate::loss::multi_margin).
+    ///
+    /// # Errors
+    /// When scores, targets or class weights are not of these shapes, the scores are not floats, the targets are not
+    /// integers, the weights differ from the scores in dtype, or `power` is not 1 or 2.
     pub fn multi_margin_loss(
         self,
         target: AnyTensor,
@@ -90,6 +100,9 @@ impl AnyTensor {
 
     /// Computes the multi-label margin loss. Both operands are `[batch, classes]` or `[classes]`; the targets list
     /// class indices up to the first -1. See [`loss::multilabel_margin`](crate::loss::multilabel_margin).
+    ///
+    /// # Errors
+    /// When the operands are not of one of these shapes, the scores are not floats, or the targets are not integers.
     pub fn multilabel_margin_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         const OP: &str = "multilabel_margin";
         self.check_float(OP)?;

@@ -36,6 +36,10 @@ impl AnyTensor {
     /// Computes the RNN transducer loss of targets `[batch, labels]`, given logits
     /// `[batch, time, labels + 1, classes]`; both kinds of lengths are `[batch]`. See
     /// [`loss::rnnt`](crate::loss::rnnt).
+    ///
+    /// # Errors
+    /// When a tensor is not of these shapes, the logits are not floats or have no time step, targets or lengths are not
+    /// integers, or the blank is not a class.
     pub fn rnnt_loss(
         self,
         targets: AnyTensor,

@@ -12,6 +12,10 @@ use kiln_ir::{DType, Op, PoolKind, PoolSpec, Var};
 impl AnyTensor {
     /// Computes the mean of each part of the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::adaptive_avg_pool2d`](crate::module::adaptive_avg_pool2d).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than three axes, `size` does not have one entry above 0 for each
+    /// spatial dimension, or a spatial dimension is empty or needs more than 2²⁸ indices.
     pub fn adaptive_avg_pool(self, size: &[usize]) -> Result<AnyTensor> {
         let op = "adaptive_avg_pool";
         self.check_float(op)?;
@@ -59,6 +63,9 @@ impl AnyTensor {
     /// Computes the maximum of each part of the spatial dimensions of `[batch, channels, space..]`, and its position:
     /// row-major indices into the spatial dimensions. See
     /// [`module::adaptive_max_pool2d_with_indices`](crate::module::adaptive_max_pool2d_with_indices).
+    ///
+    /// # Errors
+    /// As [`adaptive_avg_pool`](AnyTensor::adaptive_avg_pool).
     pub fn adaptive_max_pool_with_indices(self, size: &[usize]) -> Result<(AnyTensor, AnyTensor)> {
         let op = "adaptive_max_pool";
         self.check_float(op)?;
@@ -87,6 +94,9 @@ impl AnyTensor {
 
     /// Like [`adaptive_max_pool_with_indices`](AnyTensor::adaptive_max_pool_with_indices), without indices. See
     /// [`module::adaptive_max_pool2d`](crate::module::adaptive_max_pool2d).
+    ///
+    /// # Errors
+    /// As [`adaptive_avg_pool`](AnyTensor::adaptive_avg_pool).
     pub fn adaptive_max_pool(self, size: &[usize]) -> Result<AnyTensor> {
         Ok(self.adaptive_max_pool_with_indices(size)?.0)
     }

@@ -43,6 +43,10 @@ impl AnyTensor {
     /// `[batch, kv_heads, keys, dim]`, values `[batch, kv_heads, keys, dim_v]`. The result is
     /// `[batch, heads, queries, dim_v]`. The mask broadcasts to `[batch, heads, queries, keys]`; it is `bool` (true:
     /// attend) or is added to the scores. See [`module::attention`](crate::module::attention).
+    ///
+    /// # Errors
+    /// When the operands are not of these shapes, `heads` is not a multiple of `kv_heads`, queries, keys and values are
+    /// not of one float dtype, or the mask is neither `bool` nor of that dtype.
     #[doc(alias = "scaled_dot_product_attention")]
     pub fn attention(
         self,
@@ -79,6 +83,9 @@ impl AnyTensor {
 
     /// Creates a causal mask, `bool[queries, keys]`, true where a query attends to a key. See
     /// [`module::causal_mask`](crate::module::causal_mask).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn causal_mask(
         queries: usize,
         keys: usize,
@@ -98,6 +105,9 @@ impl AnyTensor {
 
     /// Creates a padding mask, `bool[batch, longest]`, true before each length, from lengths `[batch]`. See
     /// [`module::padding_mask`](crate::module::padding_mask).
+    ///
+    /// # Errors
+    /// When the lengths are not a vector of integers.
     pub fn padding_mask(self, longest: usize) -> Result<AnyTensor> {
         const OP: &str = "padding_mask";
         self.check_int(OP)?;

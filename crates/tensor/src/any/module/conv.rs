@@ -10,6 +10,12 @@ impl AnyTensor {
     /// Computes a convolution over `n` spatial dimensions: `self` is `[batch, channels_in, space..]`, weight
     /// `[channels_out, channels_in / groups, kernel..]`, bias `[channels_out]`. See
     /// [`module::conv2d`](crate::module::conv2d).
+    ///
+    /// # Errors
+    /// When the operands are not of these shapes and one float dtype, `groups` does not divide both numbers of
+    /// channels, or the kernel is empty or does not fit into the padded input. When the spec does not have one entry
+    /// for each spatial dimension, stride, dilation or `groups` is 0, stride is above 2¹⁶, or padding or dilation above
+    /// 2²⁴.
     pub fn conv(self, weight: AnyTensor, bias: Option<AnyTensor>, spec: &ConvSpec) -> Result<AnyTensor> {
         self.in_same_domain("conv", &weight)?;
         let op = Op::Conv { spec: spec.clone(), pass: ConvPass::Forward };
@@ -21,6 +27,10 @@ impl AnyTensor {
     /// `[batch, channels_in, space..]`, weight `[channels_in, channels_out / groups, kernel..]`, bias `[channels_out]`.
     /// `output_padding` is added to the end of each spatial dimension of the result. See
     /// [`module::conv_transpose2d`](crate::module::conv_transpose2d).
+    ///
+    /// # Errors
+    /// As [`conv`](AnyTensor::conv), and when `output_padding` does not have one entry for each spatial dimension, or
+    /// the padding leaves no elements.
     pub fn conv_transpose(
         self,
         weight: AnyTensor,
@@ -80,6 +90,10 @@ impl AnyTensor {
     /// Computes the gradient of [`conv`](AnyTensor::conv) for its input from the output gradient, `self`; `size` are
     /// the lengths of the spatial dimensions of the input. See
     /// [`module::conv2d_input_gradient`](crate::module::conv2d_input_gradient).
+    ///
+    /// # Errors
+    /// As [`conv`](AnyTensor::conv), and when the convolution of an input of `size` does not return the shape of the
+    /// gradient.
     pub fn conv_input_gradient(
         self,
         weight: AnyTensor,
@@ -94,6 +108,10 @@ impl AnyTensor {
     /// Computes the gradient of [`conv`](AnyTensor::conv) for its weight from the input, `self`, and the output
     /// gradient; `kernel` are the lengths of the spatial dimensions of the weight. See
     /// [`module::conv2d_weight_gradient`](crate::module::conv2d_weight_gradient).
+    ///
+    /// # Errors
+    /// As [`conv`](AnyTensor::conv), and when the convolution with a kernel of these lengths does not return the shape
+    /// of the gradient.
     pub fn conv_weight_gradient(
         self,
         gradient: AnyTensor,

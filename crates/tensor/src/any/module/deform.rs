@@ -53,6 +53,10 @@ impl AnyTensor {
     /// `[batch, offset_groups kernel.. 2, out_height, out_width]`, the mask, if any,
     /// `[batch, offset_groups kernel.., out_height, out_width]`. See
     /// [`module::deform_conv2d`](crate::module::deform_conv2d).
+    ///
+    /// # Errors
+    /// When the operands are not of these shapes and one float dtype, the numbers of groups do not divide the channels,
+    /// the stride is 0, the image or the kernel is empty, or the kernel does not fit into the padded image.
     pub fn deform_conv2d(
         self,
         offset: AnyTensor,

@@ -9,6 +9,9 @@ const ALPHA: f64 = 1.758_099_340_847_376_7;
 impl AnyTensor {
     /// Applies dropout: in training, elements become 0 with this probability, and the others are divided by
     /// `1 - probability`. See [`module::dropout`](crate::module::dropout).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the probability is not between 0 and 1.
     pub fn dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
         let shape = *self.shape();
         self.dropped("dropout", probability, training, shape)
@@ -16,6 +19,9 @@ impl AnyTensor {
 
     /// Applies [`dropout`](AnyTensor::dropout) to whole channels of `[batch, channels, ..]`. See
     /// [`module::dropout2d`](crate::module::dropout2d).
+    ///
+    /// # Errors
+    /// As [`dropout`](AnyTensor::dropout), and when there are fewer than two axes.
     pub fn dropout_channels(self, probability: f64, training: bool) -> Result<AnyTensor> {
         self.check_rank("dropout_channels", 2, "[batch, channels, ..]")?;
         let shape: Shape =
@@ -25,6 +31,9 @@ impl AnyTensor {
 
     /// Applies alpha dropout, which keeps mean and variance after SELU. See
     /// [`module::alpha_dropout`](crate::module::alpha_dropout).
+    ///
+    /// # Errors
+    /// As [`dropout`](AnyTensor::dropout).
     pub fn alpha_dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
         self.check_probability("alpha_dropout", probability)?;
         if !training || probability == 0.0 {

@@ -35,6 +35,10 @@ impl Default for EmbeddingOptions {
 impl AnyTensor {
     /// Looks up rows of the table `self`, `[vocabulary, dim]`: indices of any shape return `[indices.., dim]`. See
     /// [`module::embedding`](crate::module::embedding).
+    ///
+    /// # Errors
+    /// When the table does not have two axes, or the indices are not integers. An index out of range is reported when
+    /// the result is read.
     pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
         self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
         self.in_same_domain("embedding", &indices)?;
@@ -44,6 +48,10 @@ impl AnyTensor {
 
     /// Like [`embedding`](AnyTensor::embedding), with a padding row without gradient and a maximum norm. See
     /// [`module::embedding_with`](crate::module::embedding_with).
+    ///
+    /// # Errors
+    /// As [`embedding`](AnyTensor::embedding), and when the table is not of floats, `padding_idx` is not a row,
+    /// `max_norm` is negative, or `norm_type` is not positive.
     pub fn embedding_with(self, indices: AnyTensor, options: &EmbeddingOptions) -> Result<AnyTensor> {
         const OP: &str = "embedding";
         self.check_rank_is(OP, 2, "[vocabulary, dim]")?;
@@ -68,6 +76,10 @@ impl AnyTensor {
 
     /// Looks up and reduces the rows of each bag, `[bags, dim]`. Bags are the rows of indices `[bags, length]`;
     /// weights, if any, have the same shape. See [`module::embedding_bag`](crate::module::embedding_bag).
+    ///
+    /// # Errors
+    /// When the table is not a matrix of floats, the indices are not a matrix of integers, the weights differ from the
+    /// indices in shape or from the table in dtype, or there are weights and `mode` is not [`Sum`](BagMode::Sum).
     pub fn embedding_bag(
         self,
         indices: AnyTensor,
@@ -92,6 +104,10 @@ impl AnyTensor {
 
     /// Like [`embedding_bag`](AnyTensor::embedding_bag), for concatenated bags, `[count]`, and the start of each bag,
     /// `[bags]`, ascending from 0. See [`module::embedding_bag_offsets`](crate::module::embedding_bag_offsets).
+    ///
+    /// # Errors
+    /// As [`embedding_bag`](AnyTensor::embedding_bag), for a vector of indices, and when the offsets are not a vector
+    /// of integers.
     pub fn embedding_bag_offsets(
         self,
         indices: AnyTensor,

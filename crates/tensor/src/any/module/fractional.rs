@@ -10,6 +10,11 @@ const OP: &str = "fractional_max_pool";
 impl AnyTensor {
     /// Computes the maximum of windows at random positions over the spatial dimensions of `[batch, channels, space..]`.
     /// See [`module::fractional_max_pool2d`](crate::module::fractional_max_pool2d).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than three axes, `window` and `size` do not have one entry above
+    /// 0 for each spatial dimension, the windows do not fit (`size + window - 1` elements), or the samples are not
+    /// floats of shape `[batch, channels, dimensions]`.
     pub fn fractional_max_pool(
         self,
         window: &[usize],
@@ -29,6 +34,9 @@ impl AnyTensor {
     /// Like [`fractional_max_pool`](AnyTensor::fractional_max_pool), and returns the position of each maximum: row-major
     /// indices into the spatial dimensions. See
     /// [`module::fractional_max_pool2d_with_indices`](crate::module::fractional_max_pool2d_with_indices).
+    ///
+    /// # Errors
+    /// As [`fractional_max_pool`](AnyTensor::fractional_max_pool).
     pub fn fractional_max_pool_with_indices(
         self,
         window: &[usize],

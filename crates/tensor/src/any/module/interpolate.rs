@@ -82,6 +82,11 @@ impl From<&[f64]> for InterpolateSize {
 impl AnyTensor {
     /// Resizes the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::interpolate`](crate::module::interpolate).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than three axes, `size` does not have one positive entry for each
+    /// spatial dimension, a length is 0 or needs more than 2²⁸ weights, or `align_corners` or `antialias` is set for a
+    /// mode other than `Linear` and `Cubic`.
     pub fn interpolate(
         self,
         size: impl Into<InterpolateSize>,

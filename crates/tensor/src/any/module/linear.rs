@@ -7,11 +7,17 @@ use kiln_ir::Binary;
 impl AnyTensor {
     /// Applies a linear layer, `x · weightᵀ + bias`: `self` is `[.., in]`, weight `[out, in]`, bias `[out]`. See
     /// [`module::linear`](crate::module::linear).
+    ///
+    /// # Errors
+    /// When tensor, weight or bias are not of these shapes, or the dtypes of tensor and weight differ or are `bool`.
     pub fn linear(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         self.linear_by(AnyTensor::matmul, weight, bias)
     }
 
     /// Applies a linear layer in 8-bit floats. See [`float8::linear`](crate::float8::linear).
+    ///
+    /// # Errors
+    /// As [`linear`](AnyTensor::linear), and when the dtype is not a float.
     pub fn linear_float8(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         self.linear_by(AnyTensor::matmul_float8, weight, bias)
     }
@@ -49,6 +55,9 @@ impl AnyTensor {
 
     /// Applies a bilinear layer, `aᵀ W_o b + bias_o` for each output: `self` is `[.., in1]`, `other` `[.., in2]`,
     /// weight `[out, in1, in2]`. See [`module::bilinear`](crate::module::bilinear).
+    ///
+    /// # Errors
+    /// When the operands are not of these shapes, or inputs and weight are not of one float dtype.
     pub fn bilinear(self, other: AnyTensor, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         const OP: &str = "bilinear";
         self.check_float(OP)?;

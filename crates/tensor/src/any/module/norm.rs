@@ -65,6 +65,10 @@ impl BatchStatistics {
 impl AnyTensor {
     /// Applies layer normalisation: normalises the last `axes` axes to mean 0 and variance 1, then scales and shifts.
     /// Weight and bias have the shape of these axes. See [`module::layer_norm`](crate::module::layer_norm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, `axes` is 0 or above the rank, or weight or bias do not have the shape of these
+    /// axes and the same dtype.
     pub fn layer_norm(
         self,
         axes: usize,
@@ -77,6 +81,9 @@ impl AnyTensor {
 
     /// Applies RMS normalisation: divides the last `axes` axes by the root of their mean square, then scales. The
     /// weight has the shape of these axes. See [`module::rms_norm`](crate::module::rms_norm).
+    ///
+    /// # Errors
+    /// As [`layer_norm`](AnyTensor::layer_norm).
     pub fn rms_norm(self, axes: usize, weight: Option<AnyTensor>, epsilon: f64) -> Result<AnyTensor> {
         self.normalized("rms_norm", NormKind::Rms, axes, [weight, None], epsilon)
     }
@@ -105,6 +112,10 @@ impl AnyTensor {
 
     /// Applies group normalisation: normalises each group of channels of each example of `[batch, channels, ..]`, then
     /// scales and shifts each channel. See [`module::group_norm`](crate::module::group_norm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than two axes, `groups` is 0 or does not divide the channels, or
+    /// weight or bias are not `[channels]` of the same dtype.
     pub fn group_norm(
         self,
         groups: usize,
@@ -127,6 +138,9 @@ impl AnyTensor {
 
     /// Applies instance normalisation: normalises each channel of each example of `[batch, channels, space..]`, then
     /// scales and shifts it. See [`module::instance_norm`](crate::module::instance_norm).
+    ///
+    /// # Errors
+    /// As [`group_norm`](AnyTensor::group_norm), and when there are fewer than three axes.
     pub fn instance_norm(
         self,
         weight: Option<AnyTensor>,
@@ -144,6 +158,11 @@ impl AnyTensor {
     /// Applies batch normalisation: normalises each channel of `[batch, channels, ..]` over all examples, then scales
     /// and shifts it. Also returns the new running mean and (unbiased) variance, `[channels]`, if there are running
     /// statistics. See [`module::batch_norm`](crate::module::batch_norm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than two axes, or weight, bias or running statistics are not
+    /// `[channels]` of the same dtype. When there are fewer than two values per channel in training, or no running
+    /// statistics otherwise.
     pub fn batch_norm(
         self,
         running: Option<(AnyTensor, AnyTensor)>,
@@ -234,6 +253,9 @@ impl AnyTensor {
 
     /// Applies local response normalisation, `x / (k + alpha mean(x²))^beta`, where the mean is over `size` adjacent
     /// channels. See [`module::local_response_norm`](crate::module::local_response_norm).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than two axes, or `size` is 0.
     pub fn local_response_norm(self, size: usize, alpha: f64, beta: f64, k: f64) -> Result<AnyTensor> {
         const OP: &str = "local_response_norm";
         self.check_float(OP)?;

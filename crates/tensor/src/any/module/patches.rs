@@ -7,6 +7,10 @@ use kiln_ir::{ConvPass, ConvSpec, Op, PadAxis, Var};
 impl AnyTensor {
     /// Extracts the windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]`
     /// (im2col); the groups of `spec` are ignored. See [`module::unfold4d`](crate::module::unfold4d).
+    ///
+    /// # Errors
+    /// When the tensor does not have four axes or is `bool`, the spec does not have two entries of each kind, stride,
+    /// dilation or kernel is 0, or no window fits.
     #[doc(alias = "unfold")]
     #[doc(alias = "im2col")]
     pub fn unfold4d(self, kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
@@ -31,6 +35,10 @@ impl AnyTensor {
     /// Sums columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions of
     /// their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
     /// [`module::fold4d`](crate::module::fold4d).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the columns are not those of windows of such an image, and as
+    /// [`unfold4d`](AnyTensor::unfold4d) of the image.
     #[doc(alias = "fold")]
     pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         const OP: &str = "fold4d";

@@ -25,6 +25,11 @@ fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<Po
 impl AnyTensor {
     /// Computes the maximum of each window over the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::max_pool2d`](crate::module::max_pool2d).
+    ///
+    /// # Errors
+    /// When the tensor is `bool`, there are fewer than three axes, the pooling does not have one entry for each spatial
+    /// dimension, window, stride or dilation is 0, no window fits, a window contains padding only, or the padding is
+    /// above 2²⁰.
     pub fn max_pool(self, pooling: &Pooling) -> Result<AnyTensor> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.apply(&Op::Pool(spec))
@@ -32,6 +37,12 @@ impl AnyTensor {
 
     /// Like [`max_pool`](AnyTensor::max_pool), and returns the position of each maximum: row-major indices into the
     /// spatial dimensions. See [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
+    ///
+    /// # Errors
+    /// As [`max_pool`](AnyTensor::max_pool).
+    ///
+    /// # Panics
+    /// When the dtype is an integer.
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.check_places("max_pool", self.shape()[2..].iter().product())?;
@@ -50,6 +61,9 @@ impl AnyTensor {
     /// Computes the gradient of [`max_pool`](AnyTensor::max_pool) for its operand `x` from the output gradient, `self`:
     /// each element flows to the first maximum of its window. See
     /// [`module::max_pool2d_gradient`](crate::module::max_pool2d_gradient).
+    ///
+    /// # Errors
+    /// As [`max_pool`](AnyTensor::max_pool) of `x`, and when the gradient differs from the result in shape or dtype.
     pub fn max_pool_gradient(self, x: AnyTensor, pooling: &Pooling) -> Result<AnyTensor> {
         self.in_same_domain("max_pool", &x)?;
         let spec = spec(pooling, "max_pool", PoolKind::Max, &x)?;
@@ -59,6 +73,10 @@ impl AnyTensor {
 
     /// Scatters elements of `[batch, channels, space..]` to the indices of max pooling, in spatial dimensions of these
     /// lengths, with zeros elsewhere. See [`module::max_unpool2d`](crate::module::max_unpool2d).
+    ///
+    /// # Errors
+    /// When there are fewer than three axes, the indices are not integers of the same shape, or `size` does not have
+    /// one entry for each spatial dimension.
     pub fn max_unpool(self, indices: AnyTensor, size: &[usize]) -> Result<AnyTensor> {
         const OP: &str = "max_unpool";
         self.check_rank(OP, 3, "[batch, channels, space..]")?;
@@ -80,6 +98,9 @@ impl AnyTensor {
 
     /// Computes the mean of each window over the spatial dimensions of `[batch, channels, space..]`; `include_padding`
     /// counts padding in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
+    ///
+    /// # Errors
+    /// When the dtype is not a float or the dilation not 1, and as [`max_pool`](AnyTensor::max_pool).
     pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
         let spec = spec(pooling, "avg_pool", PoolKind::Average { include_padding }, &self)?;
         self.apply(&Op::Pool(spec))
@@ -87,6 +108,9 @@ impl AnyTensor {
 
     /// Computes the sum of each window over the spatial dimensions of `[batch, channels, space..]`, divided by
     /// `divisor`. See [`module::avg_pool2d_with_divisor`](crate::module::avg_pool2d_with_divisor).
+    ///
+    /// # Errors
+    /// As [`avg_pool`](AnyTensor::avg_pool), and when the divisor is 0.
     pub fn avg_pool_with_divisor(self, pooling: &Pooling, divisor: usize) -> Result<AnyTensor> {
         const OP: &str = "avg_pool";
         if divisor == 0 {
@@ -112,6 +136,10 @@ impl AnyTensor {
 
     /// Computes the gradient of [`avg_pool`](AnyTensor::avg_pool) for its operand, with spatial dimensions `size`, from
     /// the output gradient, `self`. See [`module::avg_pool2d_gradient`](crate::module::avg_pool2d_gradient).
+    ///
+    /// # Errors
+    /// As [`avg_pool`](AnyTensor::avg_pool) of an operand of `size`, and when the gradient does not have the shape of
+    /// the result.
     pub fn avg_pool_gradient(
         self,
         size: &[usize],
@@ -129,6 +157,9 @@ impl AnyTensor {
 
     /// Computes power-average pooling, `(Σ x^p)^(1/p)` of each window. See
     /// [`module::lp_pool2d`](crate::module::lp_pool2d).
+    ///
+    /// # Errors
+    /// As [`avg_pool`](AnyTensor::avg_pool), and when `p` is not finite and positive.
     pub fn lp_pool(self, p: f64, pooling: &Pooling) -> Result<AnyTensor> {
         const OP: &str = "lp_pool";
         self.check_float(OP)?;

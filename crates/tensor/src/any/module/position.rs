@@ -20,6 +20,10 @@ impl AnyTensor {
     /// Applies rotary position embeddings: rotates pairs of elements of `[.., length, dim]`. Cosines and sines of the
     /// angles are `[length, dim / 2]` or broadcast to `[.., length, dim / 2]`. See
     /// [`module::rotary_embedding`](crate::module::rotary_embedding).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, there are fewer than two axes, the last one is odd, or cosines and sines differ
+    /// in shape or dtype or do not broadcast.
     pub fn rotary_embedding(self, cos: AnyTensor, sin: AnyTensor, layout: RotaryLayout) -> Result<AnyTensor> {
         const OP: &str = "rotary_embedding";
         self.check_float(OP)?;
@@ -59,6 +63,9 @@ impl AnyTensor {
 
     /// Returns cosines and sines of the angles `position base^(-2i / dim)` for `length` positions from `start`, each
     /// `[length, dim / 2]`. See [`module::rotary_angles`](crate::module::rotary_angles).
+    ///
+    /// # Errors
+    /// When `dim` is odd, `dtype` is not a float, or `length * dim` is above 2²⁸.
     pub fn rotary_angles(
         start: usize,
         length: usize,
@@ -78,6 +85,9 @@ impl AnyTensor {
 
     /// Returns sinusoidal positional encodings, `[length, dim]`: `sin(position base^(-2i / dim))` in the even and the
     /// cosine in the odd columns. See [`module::sinusoidal_positions`](crate::module::sinusoidal_positions).
+    ///
+    /// # Errors
+    /// As [`rotary_angles`](AnyTensor::rotary_angles).
     pub fn sinusoidal_positions(
         length: usize,
         dim: usize,

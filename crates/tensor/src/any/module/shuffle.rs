@@ -6,6 +6,9 @@ use alloc::format;
 impl AnyTensor {
     /// Rearranges channels into spatial dimensions: `[.., channels factor², height, width]` to
     /// `[.., channels, height factor, width factor]`. See [`module::pixel_shuffle`](crate::module::pixel_shuffle).
+    ///
+    /// # Errors
+    /// When there are fewer than three axes, `factor` is 0, or the channels are not a multiple of `factor²`.
     pub fn pixel_shuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_shuffle";
         let (before, [channels, height, width]) = self.image(OP)?;
@@ -20,6 +23,9 @@ impl AnyTensor {
 
     /// Rearranges spatial dimensions into channels, the reverse of [`pixel_shuffle`](AnyTensor::pixel_shuffle). See
     /// [`module::pixel_unshuffle`](crate::module::pixel_unshuffle).
+    ///
+    /// # Errors
+    /// When there are fewer than three axes, `factor` is 0, or height and width are not multiples of it.
     pub fn pixel_unshuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_unshuffle";
         let (before, [channels, height, width]) = self.image(OP)?;
@@ -34,6 +40,9 @@ impl AnyTensor {
 
     /// Shuffles channels (axis 1): channel `g n + i` of `groups` groups of `n` moves to index `i groups + g`. See
     /// [`module::channel_shuffle`](crate::module::channel_shuffle).
+    ///
+    /// # Errors
+    /// When there are fewer than two axes, `groups` is 0, or the channels are not a multiple of it.
     pub fn channel_shuffle(self, groups: usize) -> Result<AnyTensor> {
         const OP: &str = "channel_shuffle";
         self.check_rank(OP, 2, "[batch, channels, ..]")?;

@@ -24,6 +24,9 @@ pub enum Interpolation {
 impl AnyTensor {
     /// Computes quantiles along an axis, whose length becomes the number of quantiles. See
     /// [`Tensor::quantile`](crate::Tensor::quantile).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range or empty, or a number of `q` is not between 0 and 1.
     pub fn quantile(
         self,
         q: &[f64],
@@ -35,6 +38,9 @@ impl AnyTensor {
     }
 
     /// Computes quantiles along an axis, ignoring NaN. See [`Tensor::nanquantile`](crate::Tensor::nanquantile).
+    ///
+    /// # Errors
+    /// As [`quantile`](AnyTensor::quantile).
     pub fn nanquantile(
         self,
         q: &[f64],

@@ -7,6 +7,9 @@ use kiln_ir::{Binary, Comparison, Extremum, Reduction, SliceAxis};
 impl AnyTensor {
     /// Returns the `k`th least element along an axis, counted from 1, and its index. See
     /// [`Tensor::kthvalue`](crate::Tensor::kthvalue).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or `k` is not from 1 to its length.
     pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         let axis = axis.into().of("kthvalue", self.ty())?;
         let length = self.shape()[axis];
@@ -22,23 +25,35 @@ impl AnyTensor {
     }
 
     /// Returns the median along an axis. See [`Tensor::median`](crate::Tensor::median).
+    ///
+    /// # Errors
+    /// When the axis is out of range or empty.
     pub fn median(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.middle("median", axis.into(), Missing::Spreads)?.0)
     }
 
     /// Returns the median along an axis, and its index. See
     /// [`Tensor::median_with_indices`](crate::Tensor::median_with_indices).
+    ///
+    /// # Errors
+    /// As [`median`](AnyTensor::median).
     pub fn median_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.middle("median_with_indices", axis.into(), Missing::Spreads)
     }
 
     /// Computes the median along an axis, ignoring NaN. See [`Tensor::nanmedian`](crate::Tensor::nanmedian).
+    ///
+    /// # Errors
+    /// As [`median`](AnyTensor::median).
     pub fn nanmedian(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.middle("nanmedian", axis.into(), Missing::Skipped)?.0)
     }
 
     /// Computes the median along an axis, ignoring NaN, and its index. See
     /// [`Tensor::nanmedian_with_indices`](crate::Tensor::nanmedian_with_indices).
+    ///
+    /// # Errors
+    /// As [`median`](AnyTensor::median).
     pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.middle("nanmedian_with_indices", axis.into(), Missing::Skipped)
     }
@@ -82,6 +97,9 @@ impl AnyTensor {
     }
 
     /// Returns the most frequent element along an axis, and its index. See [`Tensor::mode`](crate::Tensor::mode).
+    ///
+    /// # Errors
+    /// As [`median`](AnyTensor::median).
     pub fn mode(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         let axis = axis.into().of("mode", self.ty())?;
         self.not_empty("mode", axis)?;

@@ -7,6 +7,9 @@ use kiln_ir::{Binary, Comparison, Reduction};
 
 impl AnyTensor {
     /// Computes the `n`th finite difference along an axis. See [`Tensor::diff`](crate::Tensor::diff).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn diff(self, n: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("diff", self.ty())?;
         // After as many rounds as its length the axis is empty and remains so.
@@ -27,6 +30,9 @@ impl AnyTensor {
 
     /// Like [`diff`](AnyTensor::diff), with tensors prepended and appended first. See
     /// [`Tensor::diff_with`](crate::Tensor::diff_with).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the shapes differ outside the axis.
     pub fn diff_with(
         self,
         n: usize,
@@ -40,6 +46,9 @@ impl AnyTensor {
     }
 
     /// Integrates evenly spaced samples by the trapezoidal rule. See [`Tensor::trapezoid`](crate::Tensor::trapezoid).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the axis is out of range.
     pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("trapezoid", self.ty())?;
         self.trapezoids("trapezoid", axis)?.reduce(Reduction::Sum, &[axis])?.binary_scalar(Binary::Mul, dx)
@@ -47,6 +56,10 @@ impl AnyTensor {
 
     /// Integrates samples at positions by the trapezoidal rule. See
     /// [`Tensor::trapezoid_at`](crate::Tensor::trapezoid_at).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, the axis is out of range, or the positions are neither a vector along the axis
+    /// nor broadcast to the samples.
     pub fn trapezoid_at(self, x: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("trapezoid_at", self.ty())?;
         self.trapezoids_at("trapezoid_at", x, axis)?.reduce(Reduction::Sum, &[axis])
@@ -54,6 +67,9 @@ impl AnyTensor {
 
     /// Computes the cumulative integral of evenly spaced samples. See
     /// [`Tensor::cumulative_trapezoid`](crate::Tensor::cumulative_trapezoid).
+    ///
+    /// # Errors
+    /// As [`trapezoid`](AnyTensor::trapezoid).
     pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("cumulative_trapezoid", self.ty())?;
         self.trapezoids("cumulative_trapezoid", axis)?.cumsum(axis)?.binary_scalar(Binary::Mul, dx)
@@ -61,6 +77,9 @@ impl AnyTensor {
 
     /// Computes the cumulative integral of samples at positions. See
     /// [`Tensor::cumulative_trapezoid_at`](crate::Tensor::cumulative_trapezoid_at).
+    ///
+    /// # Errors
+    /// As [`trapezoid_at`](AnyTensor::trapezoid_at).
     pub fn cumulative_trapezoid_at(self, x: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("cumulative_trapezoid_at", self.ty())?;
         self.trapezoids_at("cumulative_trapezoid_at", x, axis)?.cumsum(axis)

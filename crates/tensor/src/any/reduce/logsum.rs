@@ -6,6 +6,9 @@ use kiln_ir::{Binary, Comparison, Op, Reduction, SliceAxis, Unary};
 impl AnyTensor {
     /// Computes the logarithm of the sum of exponentials along an axis. See
     /// [`Tensor::logsumexp`](crate::Tensor::logsumexp).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the axis is out of range.
     pub fn logsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logsumexp", self.ty())?;
         self.needs_floats("logsumexp")?;
@@ -14,6 +17,9 @@ impl AnyTensor {
 
     /// Computes the logarithm of the sum of exponentials along axes. See
     /// [`Tensor::logsumexp_dims`](crate::Tensor::logsumexp_dims).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or an axis is out of range or repeated.
     pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.logsumexp_of("logsumexp_dims", &axes.into())
     }
@@ -44,6 +50,9 @@ impl AnyTensor {
 
     /// Computes the logarithm of the cumulative sum of exponentials along an axis. See
     /// [`Tensor::logcumsumexp`](crate::Tensor::logcumsumexp).
+    ///
+    /// # Errors
+    /// As [`logsumexp`](AnyTensor::logsumexp).
     pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logcumsumexp", self.ty())?;
         self.needs_floats("logcumsumexp")?;

@@ -6,46 +6,70 @@ use kiln_ir::{Binary, Comparison, DType, Op, Reduction, Scalar, Unary, Var};
 
 impl AnyTensor {
     /// Computes the variance along an axis, over `n - 1`. See [`Tensor::var`](crate::Tensor::var).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or the axis is out of range.
     pub fn var(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.moments("var", &AxisList::of_one(axis.into()), 1.0)?.0)
     }
 
     /// Computes the variance along an axis, over `n`. See [`Tensor::var_bias`](crate::Tensor::var_bias).
+    ///
+    /// # Errors
+    /// As [`var`](AnyTensor::var).
     #[doc(alias = "var")]
     pub fn var_bias(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.moments("var_bias", &AxisList::of_one(axis.into()), 0.0)?.0)
     }
 
     /// Computes the variance along axes, over `n - correction`. See [`Tensor::var_dims`](crate::Tensor::var_dims).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, or an axis is out of range or repeated.
     pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Result<AnyTensor> {
         Ok(self.moments("var_dims", &axes.into(), correction)?.0)
     }
 
     /// Computes the variance, over `n - 1`, and the mean along an axis. See
     /// [`Tensor::var_mean`](crate::Tensor::var_mean).
+    ///
+    /// # Errors
+    /// As [`var`](AnyTensor::var).
     pub fn var_mean(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.moments("var_mean", &AxisList::of_one(axis.into()), 1.0)
     }
 
     /// Computes the variance, over `n`, and the mean along an axis. See
     /// [`Tensor::var_mean_bias`](crate::Tensor::var_mean_bias).
+    ///
+    /// # Errors
+    /// As [`var`](AnyTensor::var).
     pub fn var_mean_bias(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.moments("var_mean_bias", &AxisList::of_one(axis.into()), 0.0)
     }
 
     /// Computes the standard deviation along an axis, over `n - 1`. See [`Tensor::std`](crate::Tensor::std).
+    ///
+    /// # Errors
+    /// As [`var`](AnyTensor::var).
     pub fn std(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.deviations("std", &AxisList::of_one(axis.into()), 1.0)?.0)
     }
 
     /// Computes the standard deviation along axes, over `n - correction`. See
     /// [`Tensor::std_dims`](crate::Tensor::std_dims).
+    ///
+    /// # Errors
+    /// As [`var_dims`](AnyTensor::var_dims).
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Result<AnyTensor> {
         Ok(self.deviations("std_dims", &axes.into(), correction)?.0)
     }
 
     /// Computes the standard deviation, over `n - 1`, and the mean along an axis. See
     /// [`Tensor::std_mean`](crate::Tensor::std_mean).
+    ///
+    /// # Errors
+    /// As [`var`](AnyTensor::var).
     pub fn std_mean(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.deviations("std_mean", &AxisList::of_one(axis.into()), 1.0)
     }

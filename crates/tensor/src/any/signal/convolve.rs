@@ -20,6 +20,10 @@ pub enum ConvolveMode {
 impl AnyTensor {
     /// Computes the direct convolution of signals along the last axis. See
     /// [`signal::convolve`](crate::signal::convolve).
+    ///
+    /// # Errors
+    /// When a signal has no elements along the last axis, the axes before it do not broadcast, or the dtypes differ or
+    /// are `bool`.
     pub fn convolve(self, other: AnyTensor, mode: ConvolveMode) -> Result<AnyTensor> {
         let (n, m) = lengths("convolve", &self, &other)?;
         let (rank, size) = (self.rank(), m);
@@ -35,6 +39,10 @@ impl AnyTensor {
 
     /// Computes the [`convolve`](AnyTensor::convolve) of signals by Fourier transforms. See
     /// [`signal::fftconvolve`](crate::signal::fftconvolve).
+    ///
+    /// # Errors
+    /// When a dtype is not a float, a signal has no elements along the last axis, or the axes before it do not
+    /// broadcast.
     pub fn fftconvolve(self, other: AnyTensor, mode: ConvolveMode) -> Result<AnyTensor> {
         let (n, m) = lengths("fftconvolve", &self, &other)?;
         // A power of two is transformed fastest.

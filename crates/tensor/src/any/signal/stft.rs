@@ -92,6 +92,11 @@ impl StftOptions {
 impl AnyTensor {
     /// Computes short-time Fourier transforms of signals, `[.., length] -> [.., bins, frames]`. See
     /// [`signal::stft`](crate::signal::stft).
+    ///
+    /// # Errors
+    /// When the dtype is not a float, points or hop are 0, the window is longer than the points, does not have
+    /// `window_length` elements, or differs in dtype, the signals have no axes or are shorter than the points, or the
+    /// padding mode does not allow half the points.
     pub fn stft(self, window: Option<AnyTensor>, options: &StftOptions) -> Result<AnyComplex> {
         options.check("stft", &self, window.as_ref())?;
         let Some((&length, outer)) = self.shape().split_last() else {
@@ -127,6 +132,11 @@ impl AnyTensor {
 impl AnyComplex {
     /// Computes the inverse short-time Fourier transform, `[.., bins, frames] -> [.., length]`. Waits for the device,
     /// to check the window. See [`signal::istft`](crate::signal::istft).
+    ///
+    /// # Errors
+    /// When the spectra are not `[.., bins, frames]` of the options, options or window are invalid as in
+    /// [`stft`](AnyTensor::stft), the windows are 0 at an element of the signal, or the computation of the window
+    /// failed.
     pub fn istft(
         self,
         window: Option<AnyTensor>,

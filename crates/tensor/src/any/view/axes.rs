@@ -8,6 +8,9 @@ use smallvec::SmallVec;
 
 impl AnyTensor {
     /// Permutes the axes. See [`Tensor::permute`](crate::Tensor::permute).
+    ///
+    /// # Errors
+    /// When the axes are not a permutation of all axes.
     #[doc(alias = "transpose")]
     pub fn permute(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("permute", self.ty())?;
@@ -15,6 +18,9 @@ impl AnyTensor {
     }
 
     /// Swaps two axes. See [`Tensor::swap_dims`](crate::Tensor::swap_dims).
+    ///
+    /// # Errors
+    /// When an axis is out of range.
     #[doc(alias = "swapaxes")]
     #[doc(alias = "transpose")]
     pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
@@ -25,6 +31,9 @@ impl AnyTensor {
     }
 
     /// Transposes the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
+    ///
+    /// # Errors
+    /// When there are fewer than two axes.
     #[doc(alias = "mT")]
     #[doc(alias = "matrix_transpose")]
     pub fn transpose(self) -> Result<AnyTensor> {
@@ -37,6 +46,9 @@ impl AnyTensor {
     }
 
     /// Moves axes to other positions. See [`Tensor::movedim`](crate::Tensor::movedim).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, or the lists differ in length.
     #[doc(alias = "moveaxis")]
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Result<AnyTensor> {
         self.move_axes(&from.into(), &to.into())
@@ -59,6 +71,9 @@ impl AnyTensor {
     }
 
     /// Reverses the order of the elements along axes. See [`Tensor::flip`](crate::Tensor::flip).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated.
     pub fn flip(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("flip", self.ty())?;
         let range = |(axis, &len): (usize, &usize)| match axes.contains(&axis) {
@@ -70,16 +85,25 @@ impl AnyTensor {
     }
 
     /// Reverses the order of the columns. See [`Tensor::fliplr`](crate::Tensor::fliplr).
+    ///
+    /// # Errors
+    /// When there are fewer than two axes.
     pub fn fliplr(self) -> Result<AnyTensor> {
         self.flip(1)
     }
 
     /// Reverses the order of the rows. See [`Tensor::flipud`](crate::Tensor::flipud).
+    ///
+    /// # Errors
+    /// When the tensor has no axes.
     pub fn flipud(self) -> Result<AnyTensor> {
         self.flip(0)
     }
 
     /// Rotates by a multiple of 90 degrees in the plane of two axes. See [`Tensor::rot90`](crate::Tensor::rot90).
+    ///
+    /// # Errors
+    /// When the axes are not two different axes of the tensor.
     pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("rot90", self.ty())?;
         let [a, b] = axes[..] else {
@@ -96,6 +120,9 @@ impl AnyTensor {
     }
 
     /// Shifts elements cyclically along axes. See [`Tensor::roll`](crate::Tensor::roll).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, or there is not one shift for each axis.
     pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("roll", self.ty())?;
         if axes.len() != shifts.len() {
@@ -108,6 +135,9 @@ impl AnyTensor {
     }
 
     /// Shifts elements cyclically along one axis. See [`Tensor::roll_dim`](crate::Tensor::roll_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     #[doc(alias = "roll")]
     pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("roll_dim", self.ty())?;

@@ -28,18 +28,28 @@ impl<N: Number> From<N> for PadMode {
 
 impl AnyTensor {
     /// Pads with a constant before, after and between the elements of each axis.
+    ///
+    /// # Errors
+    /// When there is not one padding for each axis, or the number is not a value of the dtype.
     pub fn pad_axes(self, pads: Vec<PadAxis>, x: impl Number) -> Result<AnyTensor> {
         self.apply_with(&Op::Pad(pads), [Operand::Scalar(x.scalar())])
     }
 
     /// Pads axes by `(before, after)` elements; fewer pairs than axes pad the last axes.
     /// See [`Tensor::pad`](crate::Tensor::pad).
+    ///
+    /// # Errors
+    /// When there are more pairs than axes, the constant is not a value of the dtype, or the mode does not allow as
+    /// much padding: see [`PadMode`].
     pub fn pad(self, pads: &[(usize, usize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
         self.pad_with(pads, mode.into())
     }
 
     /// Like [`pad`](AnyTensor::pad), where a negative width removes elements: `-1` crops one. See
     /// [`Tensor::pad_signed`](crate::Tensor::pad_signed).
+    ///
+    /// # Errors
+    /// As [`pad`](AnyTensor::pad), and when more elements are removed than an axis has.
     pub fn pad_signed(self, pads: &[(isize, isize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
         self.pad_or_crop(pads, mode.into())
     }

@@ -7,6 +7,9 @@ use alloc::vec::Vec;
 
 impl AnyTensor {
     /// Repeats the tensor along each axis by the given counts. See [`Tensor::repeat`](crate::Tensor::repeat).
+    ///
+    /// # Errors
+    /// When there is not one count for each axis.
     #[doc(alias = "tile")]
     pub fn repeat(self, times: &[usize]) -> Result<AnyTensor> {
         if times.len() != self.rank() {
@@ -18,6 +21,9 @@ impl AnyTensor {
     }
 
     /// Repeats the tensor along one axis. See [`Tensor::repeat_dim`](crate::Tensor::repeat_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_dim", self.ty())?;
         self.repeat_axis(axis, axis, times)
@@ -40,6 +46,9 @@ impl AnyTensor {
 
     /// Repeats the tensor; counts are of the last axes, and more counts than axes add axes in front. See
     /// [`Tensor::tile`](crate::Tensor::tile).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn tile(self, times: &[usize]) -> Result<AnyTensor> {
         let rank = self.rank().max(times.len());
         let any = self.unsqueeze(rank)?;
@@ -49,6 +58,9 @@ impl AnyTensor {
 
     /// Repeats each slice of an axis, copies adjacent. See
     /// [`Tensor::repeat_interleave`](crate::Tensor::repeat_interleave).
+    ///
+    /// # Errors
+    /// As [`repeat_dim`](AnyTensor::repeat_dim).
     #[doc(alias = "repeat")]
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_interleave", self.ty())?;
@@ -57,6 +69,10 @@ impl AnyTensor {
 
     /// Repeats each slice of an axis as often as an integer tensor states. Waits for the device. See
     /// [`Tensor::repeat_interleave_each`](crate::Tensor::repeat_interleave_each).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the counts are not one integer of at least 0 for each slice, they add up to more
+    /// than 2²⁸, or their computation failed.
     pub fn repeat_interleave_each(self, times: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_interleave_each", self.ty())?;
         let wrong = |problem: &str| {

@@ -7,6 +7,9 @@ use kiln_ir::{Op, OperandType, infer::broadcast_shapes};
 
 impl AnyTensor {
     /// Reshapes the tensor. See [`Tensor::reshape`](crate::Tensor::reshape).
+    ///
+    /// # Errors
+    /// When the shape has another number of elements.
     #[doc(alias = "view")]
     pub fn reshape(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
@@ -15,6 +18,9 @@ impl AnyTensor {
 
     /// Reshapes the tensor; one length may be -1 and is inferred, and 0 keeps the length of the same axis. See
     /// [`Tensor::reshape`](crate::Tensor::reshape).
+    ///
+    /// # Errors
+    /// When the lengths do not multiply to the number of elements, more than one is -1, or one is less than -1.
     pub fn reshape_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
         self.fits_rank("reshape", lengths.len())?;
         let shape = resolve_reshape(&self, lengths)?;
@@ -23,6 +29,9 @@ impl AnyTensor {
 
     /// Flattens the axes `start..=end` into one. A rank-0 tensor becomes a vector of one element. See
     /// [`Tensor::flatten`](crate::Tensor::flatten).
+    ///
+    /// # Errors
+    /// When an axis is out of range, or `start` is after `end`.
     #[doc(alias = "ravel")]
     pub fn flatten(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Result<AnyTensor> {
         self.flatten_axes(start.into(), end.into())
@@ -45,6 +54,10 @@ impl AnyTensor {
     }
 
     /// Splits an axis into several. See [`Tensor::unflatten`](crate::Tensor::unflatten).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the lengths do not multiply to its length, more than one is -1, or one is less
+    /// than -1.
     pub fn unflatten(self, axis: impl Into<Axis>, lengths: &[i64]) -> Result<AnyTensor> {
         let axis = axis.into().of("unflatten", self.ty())?;
         let shape = *self.shape();
@@ -60,18 +73,27 @@ impl AnyTensor {
     }
 
     /// Removes all axes of length 1. See [`Tensor::squeeze`](crate::Tensor::squeeze).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn squeeze(self) -> Result<AnyTensor> {
         let rest: Shape = self.shape().iter().copied().filter(|&length| length != 1).collect();
         self.reshape(rest)
     }
 
     /// Removes one axis of length 1. See [`Tensor::squeeze_dim`](crate::Tensor::squeeze_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or its length is not 1.
     pub fn squeeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("squeeze_dim", self.ty())?;
         self.without_axes("squeeze_dim", &[axis])
     }
 
     /// Removes axes of length 1. See [`Tensor::squeeze_dims`](crate::Tensor::squeeze_dims).
+    ///
+    /// # Errors
+    /// When an axis is out of range or repeated, or its length is not 1.
     pub fn squeeze_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("squeeze_dims", self.ty())?;
         self.without_axes("squeeze_dims", &axes)
@@ -90,6 +112,9 @@ impl AnyTensor {
     }
 
     /// Inserts axes of length 1 in front, up to rank `rank`. See [`Tensor::unsqueeze`](crate::Tensor::unsqueeze).
+    ///
+    /// # Errors
+    /// When the tensor has more than `rank` axes.
     pub fn unsqueeze(self, rank: usize) -> Result<AnyTensor> {
         self.fits_rank("unsqueeze", rank)?;
         let Some(more) = rank.checked_sub(self.rank()) else {
@@ -103,6 +128,9 @@ impl AnyTensor {
 
     /// Inserts an axis of length 1, which is axis `axis` of the result. See
     /// [`Tensor::unsqueeze_dim`](crate::Tensor::unsqueeze_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range of the result.
     #[doc(alias = "expand_dims")]
     #[doc(alias = "newaxis")]
     pub fn unsqueeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
@@ -111,6 +139,9 @@ impl AnyTensor {
 
     /// Inserts axes of length 1, which are these axes of the result. See
     /// [`Tensor::unsqueeze_dims`](crate::Tensor::unsqueeze_dims).
+    ///
+    /// # Errors
+    /// When an axis is out of range of the result or repeated.
     pub fn unsqueeze_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.with_axes("unsqueeze_dims", &axes.into())
     }
@@ -134,6 +165,9 @@ impl AnyTensor {
     }
 
     /// Expands axes of length 1 and adds axes in front, without copying. See [`Tensor::expand`](crate::Tensor::expand).
+    ///
+    /// # Errors
+    /// When the tensor does not broadcast to the shape.
     #[doc(alias = "broadcast_to")]
     pub fn expand(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
@@ -144,6 +178,9 @@ impl AnyTensor {
     }
 
     /// Like [`expand`](AnyTensor::expand), where -1 keeps a length.
+    ///
+    /// # Errors
+    /// When the tensor does not broadcast to the lengths, a new axis has length -1, or a length is less than -1.
     pub fn expand_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
         self.fits_rank("expand", lengths.len())?;
         let added = lengths.len().saturating_sub(self.rank());
@@ -162,6 +199,9 @@ impl AnyTensor {
     }
 
     /// Broadcasts all tensors to one shape. See [`Tensor::broadcast_tensors`](crate::Tensor::broadcast_tensors).
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast.
     pub fn broadcast_tensors(tensors: Vec<AnyTensor>) -> Result<Vec<AnyTensor>> {
         let mut shape = Shape::default();
         for tensor in &tensors {
@@ -178,18 +218,27 @@ impl AnyTensor {
     }
 
     /// Returns the tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn atleast_1d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(1);
         self.unsqueeze(rank)
     }
 
     /// Returns the tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn atleast_2d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(2);
         self.unsqueeze(rank)
     }
 
     /// Returns the tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
+    ///
+    /// # Errors
+    /// Those of [every method](AnyTensor#errors).
     pub fn atleast_3d(self) -> Result<AnyTensor> {
         match self.rank() {
             // A matrix is an image with one channel.

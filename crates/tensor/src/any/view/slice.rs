@@ -7,11 +7,17 @@ use kiln_ir::{Op, SliceAxis, UpdateMode};
 
 impl AnyTensor {
     /// Slices each axis by a strided range that is already resolved.
+    ///
+    /// # Errors
+    /// When there is not one range for each axis, a step is 0, or a range leaves its axis.
     pub fn slice_axes(self, slices: Vec<SliceAxis>) -> Result<AnyTensor> {
         self.apply(&Op::Slice(slices))
     }
 
     /// Slices one axis by a strided range that is already resolved.
+    ///
+    /// # Errors
+    /// When the axis is out of range, the step is 0, or the range leaves the axis.
     pub fn slice_axis(self, axis: impl Into<Axis>, slice: SliceAxis) -> Result<AnyTensor> {
         let axis = axis.into().of("slice", self.ty())?;
         let mut slices: Vec<SliceAxis> = self.shape().iter().map(|&len| SliceAxis::all(len)).collect();
@@ -21,6 +27,9 @@ impl AnyTensor {
 
     /// Slices each axis by a range; with fewer ranges than axes, the remaining axes are whole. See
     /// [`Tensor::slice`](crate::Tensor::slice).
+    ///
+    /// # Errors
+    /// When there are more ranges than axes, a step is 0, or a range starts beyond its axis.
     #[doc(alias = "getitem")]
     pub fn slice(self, ranges: impl SliceArgs) -> Result<AnyTensor> {
         let slices = self.resolve_slices("slice", ranges.ranges().as_ref())?;
@@ -39,6 +48,9 @@ impl AnyTensor {
     }
 
     /// Slices one axis by a range. See [`Tensor::slice_dim`](crate::Tensor::slice_dim).
+    ///
+    /// # Errors
+    /// When the axis is out of range, the step is 0, or the range starts beyond the axis.
     pub fn slice_dim(self, axis: impl Into<Axis>, range: impl Into<SliceArg>) -> Result<AnyTensor> {
         let axis = axis.into().of("slice_dim", self.ty())?;
         let slice = range.into().resolve(axis, self.shape()[axis])?;
@@ -46,6 +58,9 @@ impl AnyTensor {
     }
 
     /// Replaces a slice; the values broadcast to it. See [`Tensor::slice_assign`](crate::Tensor::slice_assign).
+    ///
+    /// # Errors
+    /// As [`slice`](AnyTensor::slice), and when the values differ in dtype or do not broadcast to the slice.
     #[doc(alias = "slice_scatter")]
     #[doc(alias = "index_put")]
     pub fn slice_assign(self, ranges: impl SliceArgs, values: AnyTensor) -> Result<AnyTensor> {
@@ -64,12 +79,18 @@ impl AnyTensor {
     }
 
     /// Fills a slice with a scalar. See [`Tensor::slice_fill`](crate::Tensor::slice_fill).
+    ///
+    /// # Errors
+    /// As [`slice`](AnyTensor::slice), and when the number is not a value of the dtype.
     pub fn slice_fill(self, ranges: impl SliceArgs, x: impl Number) -> Result<AnyTensor> {
         let value = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?;
         self.slice_assign(ranges, value)
     }
 
     /// Returns `length` elements of an axis, from `start`. See [`Tensor::narrow`](crate::Tensor::narrow).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the elements leave it.
     pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Result<AnyTensor> {
         let part = self.slice_axis(axis, SliceAxis { start, len: length, step: 1 });
         part.map_err(|error| error.in_op("narrow"))
@@ -77,6 +98,9 @@ impl AnyTensor {
 
     /// Selects the slice at one index of an axis, which is removed. See
     /// [`Tensor::select_dim`](crate::Tensor::select_dim).
+    ///
+    /// # Errors
+    /// When the axis or the index is out of range.
     #[doc(alias = "select")]
     pub fn select_dim(self, axis: impl Into<Axis>, index: i64) -> Result<AnyTensor> {
         let axis = axis.into().of("select_dim", self.ty())?;
@@ -91,6 +115,9 @@ impl AnyTensor {
     }
 
     /// Extracts sliding windows along an axis, as a new last axis. See [`Tensor::unfold`](crate::Tensor::unfold).
+    ///
+    /// # Errors
+    /// When the axis is out of range, `size` or `step` is 0, or the axis is shorter than a window.
     pub fn unfold(self, axis: impl Into<Axis>, size: usize, step: usize) -> Result<AnyTensor> {
         let axis = axis.into().of("unfold", self.ty())?;
         self.apply(&Op::Windows { axis, size, step, dilation: 1 })

@@ -9,6 +9,9 @@ const MOST_EMPTY_PARTS: usize = 1 << 16;
 
 impl AnyTensor {
     /// Splits an axis into parts of one length; the last may be shorter. See [`Tensor::split`](crate::Tensor::split).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or `length` is 0.
     pub fn split(self, length: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("split", self.ty())?;
         if length == 0 {
@@ -27,6 +30,9 @@ impl AnyTensor {
     }
 
     /// Splits an axis into parts of these lengths. See [`Tensor::split_with_sizes`](crate::Tensor::split_with_sizes).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the lengths do not add up to its length.
     #[doc(alias = "split")]
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("split_with_sizes", self.ty())?;
@@ -47,6 +53,9 @@ impl AnyTensor {
 
     /// Splits an axis into at most `count` parts of equal length; the last may be shorter. See
     /// [`Tensor::chunk`](crate::Tensor::chunk).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or `count` is 0.
     pub fn chunk(self, count: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("chunk", self.ty())?;
         if count == 0 {
@@ -58,6 +67,9 @@ impl AnyTensor {
 
     /// Splits an axis into exactly `count` parts, whose lengths differ by at most 1. See
     /// [`Tensor::tensor_split`](crate::Tensor::tensor_split).
+    ///
+    /// # Errors
+    /// When the axis is out of range, or `count` is 0 or above both 2¹⁶ and the length of the axis.
     pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("tensor_split", self.ty())?;
         if count == 0 {
@@ -74,6 +86,9 @@ impl AnyTensor {
     }
 
     /// Splits an axis before each of these indices. See [`Tensor::tensor_split_at`](crate::Tensor::tensor_split_at).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     #[doc(alias = "tensor_split")]
     #[doc(alias = "array_split")]
     pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
@@ -89,6 +104,9 @@ impl AnyTensor {
     }
 
     /// Returns the slices of an axis, which is removed. See [`Tensor::unbind`](crate::Tensor::unbind).
+    ///
+    /// # Errors
+    /// When the axis is out of range.
     pub fn unbind(self, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("unbind", self.ty())?;
         let part = |place| self.clone().narrow(axis, place, 1)?.without_axes("unbind", &[axis]);

@@ -6,6 +6,9 @@ use kiln_ir::{Binary, Comparison, PadAxis};
 
 impl AnyTensor {
     /// Returns the lower triangle of the last two axes, with zeros above. See [`Tensor::tril`](crate::Tensor::tril).
+    ///
+    /// # Errors
+    /// When there are fewer than two axes.
     pub fn tril(self, offset: i64) -> Result<AnyTensor> {
         let mask = AnyTensor::of_diagonal("tril", *self.shape(), offset, Side::Above, self.stack())?;
         let zero = zero(self.dtype());
@@ -13,6 +16,9 @@ impl AnyTensor {
     }
 
     /// Returns the upper triangle of the last two axes, with zeros below. See [`Tensor::triu`](crate::Tensor::triu).
+    ///
+    /// # Errors
+    /// As [`tril`](AnyTensor::tril).
     pub fn triu(self, offset: i64) -> Result<AnyTensor> {
         let mask = AnyTensor::of_diagonal("triu", *self.shape(), offset, Side::Below, self.stack())?;
         let zero = zero(self.dtype());
@@ -21,18 +27,27 @@ impl AnyTensor {
 
     /// Creates a mask that is true on and below a diagonal of the last two axes. See
     /// [`Tensor::tril_mask`](crate::Tensor::tril_mask).
+    ///
+    /// # Errors
+    /// As [`tril`](AnyTensor::tril).
     pub fn tril_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("tril_mask", shape.into(), offset, Side::OnOrBelow, device.as_ref())
     }
 
     /// Creates a mask that is true on and above a diagonal of the last two axes. See
     /// [`Tensor::triu_mask`](crate::Tensor::triu_mask).
+    ///
+    /// # Errors
+    /// As [`tril`](AnyTensor::tril).
     pub fn triu_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("triu_mask", shape.into(), offset, Side::OnOrAbove, device.as_ref())
     }
 
     /// Creates a mask that is true on a diagonal of the last two axes. See
     /// [`Tensor::diag_mask`](crate::Tensor::diag_mask).
+    ///
+    /// # Errors
+    /// As [`tril`](AnyTensor::tril).
     pub fn diag_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("diag_mask", shape.into(), offset, Side::On, device.as_ref())
     }
@@ -62,6 +77,9 @@ impl AnyTensor {
 
     /// Returns a diagonal of the plane of two axes, as a new last axis. See
     /// [`Tensor::diagonal`](crate::Tensor::diagonal).
+    ///
+    /// # Errors
+    /// When an axis is out of range, or both are the same.
     pub fn diagonal(self, offset: i64, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         self.diagonal_of(offset, a.into(), b.into())
     }
@@ -86,6 +104,9 @@ impl AnyTensor {
 
     /// Embeds the last axis as a diagonal of a plane of two new axes. See
     /// [`Tensor::diag_embed`](crate::Tensor::diag_embed).
+    ///
+    /// # Errors
+    /// When the tensor has no axes, or the axes are not two different axes of the result.
     pub fn diag_embed(self, offset: i64, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         self.diagonal_to(offset, a.into(), b.into())
     }
@@ -110,6 +131,9 @@ impl AnyTensor {
 
     /// Returns a matrix with the vector as a diagonal, or the diagonal of a matrix as a vector. See
     /// [`Tensor::diag`](crate::Tensor::diag).
+    ///
+    /// # Errors
+    /// When there are not one or two axes.
     pub fn diag(self, offset: i64) -> Result<AnyTensor> {
         match self.rank() {
             1 => self.diag_embed(offset, 0, 1),
