@@ -2,10 +2,10 @@
 
 mod lstm;
 
-use lstm::{EXAMPLES, INPUTS, Weights, drawn, looped, unrolled, weights};
 use kiln_backends::Cpu;
 use kiln_fusion::Fusion;
 use kiln_tensor::{Autodiff, Backend, Tensor};
+use lstm::{EXAMPLES, INPUTS, Weights, drawn, looped, unrolled, weights};
 
 type B = Autodiff<Cpu>;
 

@@ -21,8 +21,8 @@
 mod cpp_runs;
 mod helper_file;
 
-use cpp_runs::Run;
 use crate::harness::{self, Fill, Random, Source, check};
+use cpp_runs::Run;
 use helper_file::HelperFile;
 use kiln_ir::{DType, DTypeSet, Program, verify};
 use kiln_kernel::print::{Dialect, Printed, Target, print};

@@ -20,7 +20,11 @@ struct Net {
 /// Devices that no other tests use: the draws of those would change the weights.
 fn devices() -> Vec<(&'static str, Device)> {
     let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
-    vec![("cpu", Device::cpu_with_threads(2)), ("flex", Device::flex_with_threads(2)), ("reference", reference)]
+    vec![
+        ("cpu", Device::cpu_with_threads(2)),
+        ("flex", Device::flex_with_threads(2)),
+        ("reference", reference),
+    ]
 }
 
 fn net(device: &Device) -> Net {
