@@ -20,7 +20,6 @@ mod bench;
 mod bundle;
 mod checks;
 mod dashboard;
-mod engines;
 mod features;
 mod fuzz;
 mod goldens;

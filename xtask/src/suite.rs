@@ -4,18 +4,38 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
-use crate::engines::{self, Engine};
 use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
 use crate::{fuzz, process};
 
 const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--engine", "--part", "--limits"], words: false };
 
-/// The suite's package.
-pub(crate) const PACKAGE: &str = "kiln-suite";
-
 /// The program of the package that runs it.
 const PROGRAM: Program = Program::Binary("conformance");
+
+/// An engine. The [features](crate::programs::FEATURES) of the tests contain that of each.
+pub(crate) struct Engine {
+    name: &'static str,
+    /// The number of random programs that run beside the cases.
+    programs: u64,
+}
+
+/// Random programs on a GPU.
+const GPU_PROGRAMS: u64 = 20_000;
+
+/// Every engine. The names are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
+const ENGINES: &[Engine] = &[
+    Engine { name: "reference", programs: 0 },
+    Engine { name: "flex", programs: 0 },
+    Engine { name: "cpu", programs: 0 },
+    Engine { name: "router", programs: 0 },
+    Engine { name: "remote", programs: 0 },
+    Engine { name: "candle", programs: 0 },
+    Engine { name: "libtorch", programs: 0 },
+    Engine { name: "cuda", programs: GPU_PROGRAMS },
+    Engine { name: "wgpu", programs: GPU_PROGRAMS },
+    Engine { name: "webgpu", programs: GPU_PROGRAMS },
+];
 
 /// A run of the suite.
 #[derive(Clone, Copy)]
@@ -44,7 +64,10 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 /// # Errors
 /// When the suite has none, with the names.
 pub(crate) fn named(name: &str) -> Result<&'static Engine, String> {
-    engines::named(name, |engine| engine.suite)
+    ENGINES.iter().find(|engine| engine.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).collect();
+        format!("no engine is called `{name}`\n  hint: the engines are {}", names.join(", "))
+    })
 }
 
 /// The name of an engine with limits: `webgpu` for `wgpu` with those of browsers.

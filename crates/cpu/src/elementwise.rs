@@ -11,7 +11,7 @@ use crate::walk::{Cursor, Walk};
 use core::mem::MaybeUninit;
 use kiln_ir::{
     Binary, Comparison, DType, Effort, FunctionInfo, Layout, Operand, Operands, Result, Scalar, TensorType,
-    Unary, Value, Values, picked_past_poison, poison_of,
+    Unary, Value, Values, poison_of, select_unpoisoned,
 };
 use smallvec::smallvec;
 
@@ -104,7 +104,7 @@ pub(crate) fn compare(
 pub(crate) fn select(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     let dtype = results[0].dtype;
     if let Some(error) = poison_of(&inputs) {
-        return match picked_past_poison(&inputs, |condition| holds(cpu, condition)) {
+        return match select_unpoisoned(&inputs, |condition| holds(cpu, condition)) {
             Some(Operand::Value(value)) => Ok(smallvec![value.clone()]),
             Some(Operand::Scalar(scalar)) => {
                 crate::fill::full(cpu, &results[0], &smallvec![(*scalar).into()])

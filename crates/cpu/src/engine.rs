@@ -30,7 +30,7 @@ pub struct Cpu {
 const LARGE_LIST: usize = 1 << 20;
 
 /// The ops left to the expanding layer.
-const LEFT_OUT: &[OpKind] = &[
+const UNSUPPORTED: &[OpKind] = &[
     // A layer that fuses decodes 8-bit floats in the kernels beside the product.
     OpKind::MatMulFloat8,
     OpKind::Collective,
@@ -63,7 +63,7 @@ impl Cpu {
 
     fn with_pool(pool: Pool) -> Cpu {
         crate::buffer::check_settings();
-        let native = OpSet::KERNELS.without(LEFT_OUT);
+        let native = OpSet::KERNELS.without(UNSUPPORTED);
         let machine = Machine { threads: pool.threads(), ..Machine::processor() };
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
         #[cfg(feature = "std")]
@@ -204,7 +204,7 @@ impl Cpu {
             Op::DequantizeBlocks { format, .. } => {
                 contraction::dequantize_blocks(self, *format, inputs, results)
             }
-            _ => Err(self.caps.left_out(op)),
+            _ => Err(self.caps.unsupported(op)),
         }
     }
 

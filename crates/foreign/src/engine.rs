@@ -7,8 +7,8 @@ use core::any::Any;
 use kiln_cpu::Cpu;
 use kiln_ir::{
     BoxFuture, Caps, DTypeSet, Engine, Error, Expand, Machine, Op, OpKind, Operand, OperandType, Operands,
-    Result, TensorData, TensorType, Value, Values, block_on, infer, picked_past_poison, poison_of, poisoned,
-    recovered,
+    Result, TensorData, TensorType, Value, Values, block_on, infer, poison_of, poisoned, recovered,
+    select_unpoisoned,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -128,7 +128,7 @@ impl<L: Kernels> Foreign<L> {
             let first = *elements.first()?;
             elements.iter().all(|element| *element == first).then_some(first)
         };
-        Some(match picked_past_poison(inputs, holds)? {
+        Some(match select_unpoisoned(inputs, holds)? {
             Operand::Value(value) => Ok([value.clone()].into_iter().collect()),
             Operand::Scalar(scalar) => {
                 self.run(&Op::Full(ty), &[Operand::Scalar(*scalar)].into_iter().collect())
@@ -149,7 +149,7 @@ impl<L: Kernels> Foreign<L> {
             return Err(error);
         }
         if !self.supports(op, &OperandType::list(&inputs)) {
-            return Err(self.caps.left_out(op));
+            return Err(self.caps.unsupported(op));
         }
         self.run(op, &inputs)
     }

@@ -54,7 +54,7 @@ pub struct Gpu<D: Driver> {
 }
 
 /// Ops that the expanding layer handles, except custom ops with a registered kernel.
-const LEFT_OUT: &[OpKind] = &[
+const UNSUPPORTED: &[OpKind] = &[
     // A fusion layer decodes blocks in few kernels.
     OpKind::MatMulBlocks,
     OpKind::DequantizeBlocks,
@@ -71,7 +71,7 @@ impl<D: Driver> Gpu<D> {
         // A fusion layer then records the ops of the matmul's expansion.
         let has_float8 = driver.library().is_some_and(Library::has_float8);
         let lacks: &[OpKind] = if has_float8 { &[] } else { &[OpKind::MatMulFloat8] };
-        let native = OpSet::KERNELS.without(LEFT_OUT).without(lacks);
+        let native = OpSet::KERNELS.without(UNSUPPORTED).without(lacks);
         let info = driver.info();
         let has_library = driver.library().is_some();
         let deterministic = driver.deterministic();
@@ -206,7 +206,7 @@ impl<D: Driver> Gpu<D> {
             Op::Conv { .. } => self.conv(op, inputs, results),
             Op::Attention(spec) | Op::AttentionGrad(spec) => self.attention(op, *spec, inputs, results),
             Op::Fft { .. } => self.fourier(op, inputs, results),
-            _ => Err(self.caps.left_out(op)),
+            _ => Err(self.caps.unsupported(op)),
         }
     }
 

@@ -281,7 +281,7 @@ impl Caps {
     }
 
     /// The error of an engine for an op that it leaves to [`Expand`](crate::Expand).
-    pub fn left_out(&self, op: &Op) -> Error {
+    pub fn unsupported(&self, op: &Op) -> Error {
         let problem = alloc::format!("does not run `{}`", op.name());
         Error::unsupported(&self.name, problem)
             .hint("put `kiln_ir::Expand` around the engine, as every stack does")
@@ -502,7 +502,7 @@ pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(Tensor
 
 /// For [`Op::Select`] with one poisoned operand: the other operand, if the condition selects it everywhere. `holds`
 /// returns whether a condition is true or false for all elements.
-pub fn picked_past_poison(inputs: &Operands, holds: impl Fn(&Value) -> Option<bool>) -> Option<&Operand> {
+pub fn select_unpoisoned(inputs: &Operands, holds: impl Fn(&Value) -> Option<bool>) -> Option<&Operand> {
     let is_poisoned = |operand: &Operand| operand.value().is_some_and(|value| value.error().is_some());
     let [condition, a, b] = inputs.as_slice() else { return None };
     let condition = condition.value().filter(|condition| condition.error().is_none())?;

@@ -103,8 +103,8 @@ pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
 pub use engine::{
-    BoxFuture, Caps, Engine, OpSet, copied, has_no_work, or_poisoned, pass_async, picked_past_poison,
-    poison_of, poisoned, recovered,
+    BoxFuture, Caps, Engine, OpSet, copied, has_no_work, or_poisoned, pass_async, poison_of, poisoned,
+    recovered, select_unpoisoned,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};

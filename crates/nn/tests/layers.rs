@@ -1,6 +1,6 @@
 //! Layer behaviour that the goldens do not cover: shapes, modes, paddings and wrong arguments.
 
-use kiln_backends::{Device, Dyn, Flex};
+use kiln_backends::{Dyn, Flex};
 use kiln_nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig, MseLoss, Reduction};
 use kiln_nn::*;
 use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor};

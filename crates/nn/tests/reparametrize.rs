@@ -6,7 +6,7 @@ use kiln_nn::reparametrize::{
     LoraConfig, LoraModel, Parametrization, Reparametrized, SpectralNormConfig, WeightNormConfig,
 };
 use kiln_nn::*;
-use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Result, Tensor, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, Backend, DType, Result, Tensor, TensorData, TensorType};
 use std::collections::BTreeMap;
 
 type B = Dyn;

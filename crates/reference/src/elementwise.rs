@@ -3,7 +3,7 @@
 use crate::call::{Call, data_of};
 use crate::numbers::{Number, Numbers, wholes};
 use crate::places::pick;
-use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorData, Unary, picked_past_poison};
+use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorData, Unary, select_unpoisoned};
 
 pub(crate) fn cast(x: &TensorData, dtype: DType) -> Result<TensorData> {
     if x.dtype() == dtype {
@@ -57,7 +57,7 @@ pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Result<TensorD
 
 /// The operand that a select picks for all elements, if the other operand is poisoned.
 pub(crate) fn past_poison(inputs: &Operands) -> Option<&Operand> {
-    picked_past_poison(inputs, |condition| {
+    select_unpoisoned(inputs, |condition| {
         let condition = wholes(data_of(condition).ok()?);
         let (first, rest) = condition.split_first()?;
         rest.iter().all(|other| other == first).then_some(*first != 0)

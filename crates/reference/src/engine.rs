@@ -107,7 +107,7 @@ impl Reference {
             Op::Quantize { .. } => quantize::quantize(call),
             Op::Dequantize => quantize::dequantize(call),
             Op::DequantizeBlocks { format, .. } => quantize::dequantize_blocks(call, *format),
-            Op::Collective(_) | Op::Custom(_) => return Err(self.caps.left_out(op)),
+            Op::Collective(_) | Op::Custom(_) => return Err(self.caps.unsupported(op)),
             Op::Fused(fused) => return self.fused(fused, inputs),
             Op::Loop(op) => return loops::looped(self, op, inputs, &types),
         };

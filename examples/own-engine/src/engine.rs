@@ -4,7 +4,7 @@ use crate::array::{Array, Stored};
 use crate::views;
 use kiln::ir::{
     BoxFuture, Caps, DTypeSet, Error, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands, RandomKind,
-    Result, TensorType, Value, Values, infer, philox, picked_past_poison, poison_of, poisoned,
+    Result, TensorType, Value, Values, infer, philox, select_unpoisoned, poison_of, poisoned,
 };
 use kiln::{Backend, DType, DeviceKey, Stack, TensorData, ir};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl ir::Engine for PlainEngine {
 /// caller are upper bounds after an [`Op::NonZero`].
 fn run(op: &Op, inputs: &Operands) -> Result<Value> {
     if let Op::Select = op
-        && let Some(picked) = picked_past_poison(inputs, |condition| constant(array(condition).ok()?))
+        && let Some(picked) = select_unpoisoned(inputs, |condition| constant(array(condition).ok()?))
         && let Operand::Value(value) = picked
     {
         return Ok(value.clone());

@@ -1,13 +1,13 @@
 //! Checks that matches over `Op` have no catch-all arm, so that a new op makes the compiler list every match.
 //!
 //! Clippy denies `_` where the matched value itself is an enum. This check also finds it in tuples and options, and
-//! lower-case bindings that match everything. An engine's match may end with `_ => Err(self.caps.left_out(op))`, which
+//! lower-case bindings that match everything. An engine's match may end with `_ => Err(self.caps.unsupported(op))`, which
 //! leaves the other ops to their expansions.
 
 use super::{Finding, Tree, line_of, words};
 
 /// The arm of an engine for the ops that it leaves to the expanding layer.
-const LEFT_OUT: &str = "_ => Err(self.caps.left_out(op))";
+const UNSUPPORTED: &str = "_ => Err(self.caps.unsupported(op))";
 
 /// Crates with matches over `Op`.
 const CRATES: &[&str] = &[
@@ -43,7 +43,7 @@ fn catch_all_arms(code: &str) -> Vec<usize> {
         let arms = patterns(body);
         let inside_op = is_inside_impl_op(&code[..offset]);
         let over_op = arms.iter().any(|(_, pattern)| names_op(pattern, inside_op));
-        let leaves_out = |at: usize| body[at..].starts_with(LEFT_OUT);
+        let leaves_out = |at: usize| body[at..].starts_with(UNSUPPORTED);
         let catch_all = arms.iter().find(|(at, pattern)| is_catch_all(pattern) && !leaves_out(*at));
         catch_all.filter(|_| over_op).map(|(at, _)| start + at)
     });
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn an_engine_may_leave_ops_out() {
-        let source = "match op {\nOp::Full => { g() }\n_ => Err(self.caps.left_out(op)),\n}";
+        let source = "match op {\nOp::Full => { g() }\n_ => Err(self.caps.unsupported(op)),\n}";
         assert_eq!(lines(source), [""; 0]);
-        assert_eq!(lines(&source.replace("left_out", "refused")).len(), 1);
+        assert_eq!(lines(&source.replace("unsupported", "refused")).len(), 1);
     }
 
     #[test]

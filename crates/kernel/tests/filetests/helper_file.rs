@@ -1,6 +1,6 @@
 //! The files of helper functions: `filetests/kernel/helpers.*`.
 
-use crate::compare;
+use super::compare;
 use kiln_kernel::print::{Dialect, helpers};
 use std::fs;
 use std::path::Path;

@@ -247,7 +247,7 @@ impl RemoteEngine {
     /// Records an op, and returns its results under the inferred types.
     fn recorded(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
         if UNSENT.contains(&op.kind()) {
-            return Err(self.caps.left_out(op));
+            return Err(self.caps.unsupported(op));
         }
         self.shared.ops.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = self.shared.is_lost() {
