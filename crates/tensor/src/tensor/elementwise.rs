@@ -54,7 +54,7 @@ forward! {
 /// Methods of float tensors. One that is a function of [`Unary`](kiln_ir::Unary) names it: its row defines the method of
 /// [`AnyTensor`](crate::AnyTensor) too.
 macro_rules! float_functions {
-    ($($(#[$doc:meta])* $method:ident $(= $function:ident)? $link:literal $x:literal $y:literal;)*) => {
+    ($($(#[$doc:meta])* $method:ident $($function:ident)? $link:literal $x:literal $y:literal;)*) => {
         impl<B: Backend, const D: usize> Tensor<B, D, Float> {$(
             $(#[$doc])*
             ///
@@ -87,59 +87,59 @@ pub(super) use float_functions;
 float_functions! {
     /// Computes the reciprocal, `1 / x`.
     #[doc(alias = "reciprocal")]
-    recip = Recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
+    recip Recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
         "[2.0, -4.0]" "[0.5, -0.25]";
     /// Computes the square root; NaN below 0.
-    sqrt = Sqrt "[`torch.sqrt`](https://docs.pytorch.org/docs/stable/generated/torch.sqrt.html)"
+    sqrt Sqrt "[`torch.sqrt`](https://docs.pytorch.org/docs/stable/generated/torch.sqrt.html)"
         "[4.0, 2.25]" "[2.0, 1.5]";
     /// Computes the reciprocal square root, `1 / sqrt(x)`.
-    rsqrt = Rsqrt "[`torch.rsqrt`](https://docs.pytorch.org/docs/stable/generated/torch.rsqrt.html)"
+    rsqrt Rsqrt "[`torch.rsqrt`](https://docs.pytorch.org/docs/stable/generated/torch.rsqrt.html)"
         "[4.0, 0.25]" "[0.5, 2.0]";
     /// Computes the exponential, `e^x`.
-    exp = Exp "[`torch.exp`](https://docs.pytorch.org/docs/stable/generated/torch.exp.html)"
+    exp Exp "[`torch.exp`](https://docs.pytorch.org/docs/stable/generated/torch.exp.html)"
         "[0.0, 1.0]" "[1.0, 2.718282]";
     /// Computes `e^x - 1`, accurate near 0.
-    expm1 = Expm1 "[`torch.expm1`](https://docs.pytorch.org/docs/stable/generated/torch.expm1.html)"
+    expm1 Expm1 "[`torch.expm1`](https://docs.pytorch.org/docs/stable/generated/torch.expm1.html)"
         "[0.001, 1.0]" "[0.0010005, 1.718282]";
     /// Computes the natural logarithm: -∞ at 0, NaN below.
-    log = Ln "[`torch.log`](https://docs.pytorch.org/docs/stable/generated/torch.log.html)"
+    log Ln "[`torch.log`](https://docs.pytorch.org/docs/stable/generated/torch.log.html)"
         "[1.0, 10.0]" "[0.0, 2.302585]";
     /// Computes `ln(1 + x)`, accurate near 0.
-    log1p = Log1p "[`torch.log1p`](https://docs.pytorch.org/docs/stable/generated/torch.log1p.html)"
+    log1p Log1p "[`torch.log1p`](https://docs.pytorch.org/docs/stable/generated/torch.log1p.html)"
         "[0.001, 1.0]" "[0.0009995003, 0.6931472]";
     /// Computes the sine of angles in radians.
-    sin = Sin "[`torch.sin`](https://docs.pytorch.org/docs/stable/generated/torch.sin.html)"
+    sin Sin "[`torch.sin`](https://docs.pytorch.org/docs/stable/generated/torch.sin.html)"
         "[0.0, 1.0]" "[0.0, 0.841471]";
     /// Computes the cosine of angles in radians.
-    cos = Cos "[`torch.cos`](https://docs.pytorch.org/docs/stable/generated/torch.cos.html)"
+    cos Cos "[`torch.cos`](https://docs.pytorch.org/docs/stable/generated/torch.cos.html)"
         "[0.0, 1.0]" "[1.0, 0.5403023]";
     /// Computes the tangent of angles in radians.
-    tan = Tan "[`torch.tan`](https://docs.pytorch.org/docs/stable/generated/torch.tan.html)"
+    tan Tan "[`torch.tan`](https://docs.pytorch.org/docs/stable/generated/torch.tan.html)"
         "[0.0, 1.0]" "[0.0, 1.557408]";
     /// Computes the hyperbolic tangent.
-    tanh = Tanh "[`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html)"
+    tanh Tanh "[`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html)"
         "[0.0, 1.0]" "[0.0, 0.7615942]";
     /// Computes the arc tangent, in radians.
     #[doc(alias = "arctan")]
-    atan = Atan "[`torch.atan`](https://docs.pytorch.org/docs/stable/generated/torch.atan.html)"
+    atan Atan "[`torch.atan`](https://docs.pytorch.org/docs/stable/generated/torch.atan.html)"
         "[0.0, 1.0]" "[0.0, 0.7853982]";
     /// Computes the error function, `2/√π ∫₀ˣ exp(-t²) dt`.
-    erf = Erf "[`torch.erf`](https://docs.pytorch.org/docs/stable/generated/torch.erf.html)"
+    erf Erf "[`torch.erf`](https://docs.pytorch.org/docs/stable/generated/torch.erf.html)"
         "[0.0, 1.0]" "[0.0, 0.8427008]";
     /// Computes the scaled complementary error function, `exp(x²) erfc(x)`, also where `exp(x²)` overflows.
-    erfcx = Erfcx "[`torch.special.erfcx`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfcx)"
+    erfcx Erfcx "[`torch.special.erfcx`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfcx)"
         "[0.0, 1.0]" "[1.0, 0.4275836]";
     /// Rounds down to an integer (floor).
-    floor = Floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
+    floor Floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
         "[1.5, -1.5]" "[1.0, -2.0]";
     /// Rounds up to an integer (ceiling).
-    ceil = Ceil "[`torch.ceil`](https://docs.pytorch.org/docs/stable/generated/torch.ceil.html)"
+    ceil Ceil "[`torch.ceil`](https://docs.pytorch.org/docs/stable/generated/torch.ceil.html)"
         "[1.5, -1.5]" "[2.0, -1.0]";
     /// Rounds to the nearest integer, ties to even.
-    round = Round "[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)"
+    round Round "[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)"
         "[1.4, 2.5, -0.5]" "[1.0, 2.0, 0.0]";
     /// Rounds towards zero to an integer (truncation).
-    trunc = Trunc "[`torch.trunc`](https://docs.pytorch.org/docs/stable/generated/torch.trunc.html)"
+    trunc Trunc "[`torch.trunc`](https://docs.pytorch.org/docs/stable/generated/torch.trunc.html)"
         "[1.5, -1.5]" "[1.0, -1.0]";
     /// Computes the fractional part, with the sign of the element: `x - trunc(x)`.
     frac "[`torch.frac`](https://docs.pytorch.org/docs/stable/generated/torch.frac.html)"
