@@ -19,7 +19,7 @@ const NOT_COPIED: &[&str] = &["filetests/", "book/", "docs/", "bench/"];
 
 /// Packages that depend on all crates with matches over ops or functions, except the engines over candle and LibTorch:
 /// these libraries take minutes to compile.
-const COMPILED: &[&str] = &["kiln-fuzz", "kiln-gpu"];
+const COMPILED: &[&str] = &["kiln-foreign", "kiln-fuzz", "kiln-gpu"];
 
 /// Rows of tables of the new function that are no match, so that the compiler has no suggestion.
 const FUNCTION_ROWS: &[Insertion] = &[

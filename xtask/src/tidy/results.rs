@@ -53,6 +53,10 @@ fn returns_result(lines: &[&str]) -> bool {
     }
     let end = signature.find(['{', ';']).unwrap_or(signature.len());
     let returned = signature[..end].rsplit_once("->").map_or("", |(_, returned)| returned);
+    // The arrow of a parameter that is a function stands before the closing parenthesis.
+    if returned.matches(')').count() > returned.matches('(').count() {
+        return false;
+    }
     let returned = returned.split(" where ").next().unwrap_or_default().trim();
     let path = returned.split('<').next().unwrap_or_default();
     path.rsplit("::").next() == Some("Result")
@@ -74,9 +78,9 @@ mod tests {
         let source = "/// Reads.\npub fn read() -> Result<u8> {}\n\n/// Writes.\n///\n/// # Errors\n/// When full.\n#[inline]\n\
             pub fn write(\n    x: u8,\n) -> std::io::Result<()> {}\n\nfn own() -> Result<()> {}\n\
             pub async fn later(\n    f: impl Fn() -> Result<u8>,\n) -> u8 {}\n\
-            pub const fn both() -> core::result::Result<u8, Error>;\n#[cfg(test)]\npub fn late() -> Result<()> {}\n";
+            pub fn each(f: fn(u8) -> Result<u8>) {}\npub const fn both() -> core::result::Result<u8, Error>;\n#[cfg(test)]\npub fn late() -> Result<()> {}\n";
         let files =
             [("crates/ir/src/a.rs", source), ("xtask/src/a.rs", source), ("crates/ir/tests/a.rs", source)];
-        assert_eq!(places(&check(&tree(&files))), ["crates/ir/src/a.rs:2", "crates/ir/src/a.rs:17"]);
+        assert_eq!(places(&check(&tree(&files))), ["crates/ir/src/a.rs:2", "crates/ir/src/a.rs:18"]);
     }
 }
