@@ -376,7 +376,7 @@ fn running_statistics_of_the_base_can_be_kept() {
     let base = (LinearConfig::new(2, 2).init::<B>(&device), BatchNormConfig::new(2).init::<B>(&device));
     let model = LoraConfig::new(1).with_targets(["0.weight"]).init(base).unwrap();
     let adapted = model.module();
-    adapted.forward(Tensor::<B, 2>::from([[1.0, 2.0], [3.0, 5.0]]));
+    adapted.forward(Tensor::<B, 2>::from_floats([[1.0, 2.0], [3.0, 5.0]], &device));
     let mean = numbers(&adapted.1.running_mean.value());
     assert_ne!(mean, [0.0, 0.0]);
     let model = model.with_buffers_of(&adapted);

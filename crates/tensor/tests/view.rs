@@ -50,7 +50,7 @@ fn empty_tensors_and_single_elements_keep_their_shapes() {
     assert_eq!(empty.clone().diagonal::<2>(0, 1, 2).dims(), [2, 0]);
     assert_eq!(empty.pad([(0, 0), (2, 1), (0, 1)], 7).dims(), [2, 3, 4]);
     let one = ints([1]).reshape([0; 0]);
-    assert_eq!(one.clone().unsqueeze::<3>().squeeze::<0>().dims(), []);
+    assert_eq!(one.clone().unsqueeze::<3>().squeeze::<0>().dims(), [0usize; 0]);
     holds(one.atleast_2d::<2>(), [1, 1], &[0]);
 }
 
@@ -110,11 +110,11 @@ fn triangles_and_diagonals_take_any_offset() {
 fn arange_and_linspace_match_numpy() {
     let floats = |x: Tensor<Flex, 1>| x.into_data().to_vec::<f32>();
     assert_eq!(floats(Tensor::linspace(0.0, 1.0, 1, &DEVICE)), [0.0]);
-    assert_eq!(floats(Tensor::linspace(0.0, 1.0, 0, &DEVICE)), []);
+    assert_eq!(floats(Tensor::linspace(0.0, 1.0, 0, &DEVICE)), [0.0f32; 0]);
     let tenth = floats(Tensor::linspace(0.0, 0.7, 8, &DEVICE));
     assert_eq!((tenth[0], tenth[7]), (0.0, 0.7));
     assert_eq!(floats(Tensor::arange_float(1.0..0.0, -0.5, &DEVICE)), [1.0, 0.5]);
-    assert_eq!(floats(Tensor::arange_float(0.0..1.0, -0.5, &DEVICE)), []);
+    assert_eq!(floats(Tensor::arange_float(0.0..1.0, -0.5, &DEVICE)), [0.0f32; 0]);
     let (late, early) = (3, 1);
     assert_eq!(Tensor::<Flex, 1, Int>::arange(late..early, &DEVICE).dims(), [0]);
     assert_eq!(Tensor::<Flex, 2, Int>::tril_indices(2, 2, -9, &DEVICE).dims(), [2, 0]);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Finding, Tree, words};
+use super::{File, Finding, Tree, words};
 
 const PAGE: &str = "book/src/pytorch.md";
 
@@ -56,12 +56,24 @@ fn is_name(code: &str) -> bool {
     code.split("::").all(part)
 }
 
+/// Declarations of public items in the body of a macro.
+const DECLARATIONS: [&str; 3] = ["pub fn $", "pub struct $", "pub type $"];
+
+/// The names of the macros in a file.
+fn macro_names(code: &str) -> impl Iterator<Item = &str> {
+    let definition = "macro_rules!";
+    code.match_indices(definition).map(move |(at, _)| identifier(code[at + definition.len()..].trim_start()))
+}
+
 /// The public names of all crates, including names in the rows of macro invocations.
 fn declared_names(tree: &Tree) -> HashSet<&str> {
-    let sources =
-        tree.rust().filter(|(file, _)| file.path.starts_with("crates/") && file.path.contains("/src/"));
+    let is_source = |file: &File| file.path.starts_with("crates/") && file.path.contains("/src/");
+    let sources: Vec<&str> = tree.rust().filter(|(file, _)| is_source(file)).map(|(_, code)| code).collect();
+    let declares = |code: &str| DECLARATIONS.iter().any(|declared| code.contains(declared));
+    let declaring = sources.iter().copied().filter(|code| declares(code));
+    let macros: Vec<String> = declaring.flat_map(macro_names).map(|name| format!("{name}! {{")).collect();
     let mut names = HashSet::new();
-    for (_, code) in sources {
+    for code in sources {
         for keyword in ["fn", "struct", "enum", "trait", "type"] {
             names.extend(words(code, keyword).filter_map(|offset| {
                 let before = code[..offset].rsplit(['\n', ';', '{', '}']).next().unwrap_or_default();
@@ -70,7 +82,7 @@ fn declared_names(tree: &Tree) -> HashSet<&str> {
                 (public && !name.is_empty()).then_some(name)
             }));
         }
-        if ["pub fn $", "pub struct $", "pub type $"].iter().any(|declared| code.contains(declared)) {
+        if declares(code) || macros.iter().any(|call| code.contains(call)) {
             // A row starts with the names, optionally followed by arguments in parentheses.
             let rows = code.lines().map(|line| line.split('(').next().unwrap_or_default());
             let rows =
@@ -102,6 +114,7 @@ mod tests {
         let files = [
             ("crates/tensor/src/a.rs", SOURCE),
             ("crates/tensor/src/b.rs", MACRO),
+            ("crates/nn/src/c.rs", "f! {\n    Pool Config {\n        size: usize,\n    }\n}\n"),
             ("book/src/pytorch.md", page),
         ];
         places(&check(&tree(&files)))
@@ -110,7 +123,7 @@ mod tests {
     #[test]
     fn existing_names_pass() {
         let page = "`anything` in prose\n\nThe same name: `sum`,\n`read`.\n\n| PyTorch | Kiln | |\n|---|---|---|\n\
-            | `torch.reciprocal` | `recip` | or `1 / x`, `Linear`, `elu` |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Linear` | `torch.x` |\n";
+            | `torch.reciprocal` | `recip` | or `1 / x`, `Linear`, `Pool`, `elu` |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Linear` | `torch.x` |\n";
         assert_eq!(found(page), [""; 0]);
     }
 

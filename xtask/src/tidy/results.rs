@@ -65,7 +65,7 @@ fn returns_result(lines: &[&str]) -> bool {
 /// The lines of documentation and attributes directly above, from the last.
 fn docs<'a>(above: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let lines = above.iter().rev().map(|line| line.trim());
-    lines.take_while(|line| line.starts_with("///") || line.starts_with("#["))
+    lines.take_while(|line| ["///", "#[", "$(#["].iter().any(|start| line.starts_with(start)))
 }
 
 #[cfg(test)]

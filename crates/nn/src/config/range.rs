@@ -27,6 +27,9 @@ pub trait InRange {
 type Check<'a> = (&'a dyn InRange, &'static str, (Bound<f64>, Bound<f64>), &'static str);
 
 /// Implements [`Config::check_ranges`](crate::Config::check_ranges) of derived configurations.
+///
+/// # Errors
+/// When a field is out of range: the first one.
 #[doc(hidden)]
 pub fn check_ranges(checks: &[Check<'_>]) -> Result<(), OutOfRange> {
     let outside = checks.iter().find_map(|&(field, option, bounds, expected)| {
