@@ -28,9 +28,8 @@ pub use kiln_torch::LibTorchDevice;
 ///
 /// type B = Autodiff<LibTorch>;
 /// let x = Tensor::<B, 1>::from_floats([1.0, 2.0], &LibTorchDevice::Cpu).require_grad();
-/// let gradients = (&x * &x).sum().backward();
-/// match x.grad(&gradients).unwrap().try_into_data() {
-///     Ok(data) => assert_eq!(data.to_vec::<f32>(), [2.0, 4.0]),
+/// match (&x * &x).sum().try_backward() {
+///     Ok(gradients) => assert_eq!(x.grad(&gradients).unwrap().to_vec::<f32>(), [2.0, 4.0]),
 ///     Err(error) => println!("{error}"),
 /// }
 /// ```
