@@ -132,9 +132,23 @@ fn error(message: &Value) -> Option<Missing> {
     let helps = message["children"].as_array().cloned().unwrap_or_default();
     let arm = helps.iter().flat_map(spans).find_map(|span| {
         let text = span["suggested_replacement"].as_str().filter(|text| text.contains("todo!()"))?;
-        Some((usize::try_from(span["byte_start"].as_u64()?).ok()?, text.to_owned()))
+        Some((usize::try_from(span["byte_start"].as_u64()?).ok()?, from_root(text)))
     });
     Some(Missing { file, arm })
+}
+
+/// The arm with paths from the root of the crate: the compiler prints those of private modules without it.
+fn from_root(arm: &str) -> String {
+    let mut text = arm.to_owned();
+    for name in ["Op::", "Unary::"] {
+        let Some(at) = text.find(name) else { continue };
+        let is_path = |c: char| c.is_ascii_lowercase() || matches!(c, '_' | ':');
+        let start = text[..at].rfind(|c| !is_path(c)).map_or(0, |before| before + 1);
+        if start < at && !text[start..at].starts_with("kiln_") {
+            text.replace_range(start..at, "crate::");
+        }
+    }
+    text
 }
 
 /// Writes the suggested arms of a file.
@@ -151,4 +165,21 @@ fn write_arms(copy: &Path, file: &str, errors: &[Missing]) -> Result<(), String>
         source.insert_str(*offset, text);
     }
     fs::write(&path, source).map_err(at(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_have_paths_from_the_root() {
+        for (arm, expected) in [
+            (", &op::Op::New { .. } => todo!()", ", &crate::Op::New { .. } => todo!()"),
+            ("functions::Unary::New => todo!()", "crate::Unary::New => todo!()"),
+            ("&Op::New(_) => todo!()", "&Op::New(_) => todo!()"),
+            ("&kiln_ir::Op::New => todo!()", "&kiln_ir::Op::New => todo!()"),
+        ] {
+            assert_eq!(from_root(arm), expected);
+        }
+    }
 }
