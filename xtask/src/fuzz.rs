@@ -105,8 +105,21 @@ mod tests {
     #[test]
     fn options_are_forwarded() {
         let (build, run) = said(&["--programs=5", "--only", "MatMul"]);
-        assert!(build.ends_with("kiln-remote/tls --bin kiln-fuzz --example kill"), "{build}");
+        assert!(build.ends_with("kiln-fuzz/wgpu,kiln-remote/tls --bin kiln-fuzz --example kill"), "{build}");
         assert!(run.ends_with("kiln-fuzz --programs 5 --only MatMul"), "{run}");
+    }
+
+    #[test]
+    fn engines_are_built_with_their_features() {
+        for (words, feature, arguments) in [
+            (&["--engine", "cuda"][..], "cuda", "--engine cuda"),
+            (&["--engine=candle"], "candle", "--engine candle"),
+            (&["--engine=nvrtc"], "cuda", "--engine nvrtc"),
+        ] {
+            let (build, run) = said(words);
+            assert!(build.contains(&format!(",kiln-fuzz/{feature},")), "{build}");
+            assert!(run.ends_with(arguments), "{run}");
+        }
     }
 
     #[test]

@@ -170,8 +170,8 @@ mod tests {
     fn the_engine_is_handed_on() {
         let suite = part_of("candle", (2, 8)).conformance(&Workspace::default());
         let build = process::describe(&suite.build);
-        let expected = "kiln-remote/tls --bin conformance --example kill";
-        assert!(build.ends_with(expected), "{build}");
+        let expected = "kiln-fuzz/wgpu,kiln-remote/tls --bin conformance --example kill";
+        assert!(build.ends_with(expected) && build.contains(",kiln-fuzz/candle,"), "{build}");
         let said = process::describe(&suite.run);
         assert!(said.contains("KILN_SUITE_PART") && said.ends_with("conformance candle"), "{said}");
     }

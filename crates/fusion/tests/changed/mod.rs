@@ -1,5 +1,5 @@
 //! A modified CPU engine, for tests of the layer above it.
-// Each test program modifies something else.
+// Each module modifies something else.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
