@@ -3,6 +3,5 @@
 mod cooperative;
 mod custom;
 mod device;
-mod loss;
 mod parts;
 mod suite;

@@ -1,15 +1,13 @@
 //! Tensors over the limit of a binding, which kernels bind in parts, against the reference. A small limit gives small
 //! tensors parts. On a machine without an adapter, the tests print the reason and pass.
 
-use kiln::{Tensor, Wgpu};
 use kiln_gpu::Driver;
 use kiln_ir::{
     Axes, Binary, Comparison, DType, Engine, Expand, FusedOp, Op, Operand, OperandType, Recorder, Reduction,
     Result, SliceAxis, TensorData, TensorType, Unary, UpdateMode, Value, block_on, infer,
 };
 use kiln_suite::engines::REFERENCE;
-use kiln_wgpu::{Api, Profile, WgpuDevice, WgpuOptions, init_async, shared};
-use std::sync::Arc;
+use kiln_wgpu::{Api, Profile, WgpuDevice, WgpuOptions};
 
 /// The bytes of a binding: 1024 elements of 4 bytes.
 const LIMIT: u64 = 4096;
@@ -166,21 +164,4 @@ fn an_op_with_too_many_bindings_is_an_error_of_its_results() {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
     check(&engine, "another op", &[Op::Binary(Binary::Add)], &[floats([7]), floats([7])]);
-}
-
-/// No other test of this program opens the device by `shared`.
-#[test]
-fn the_options_of_init_async_are_those_of_the_backend() {
-    let bytes = 1 << 16;
-    let options = WgpuOptions::default().with_binding_bytes(bytes);
-    let engine = match block_on(init_async(WgpuDevice::Default, Api::Auto, &options)) {
-        Ok(engine) => engine,
-        Err(reason) => return println!("skipped: no adapter: {reason}"),
-    };
-    assert_eq!(engine.driver().info().binding_bytes, Some(bytes as usize));
-    assert!(Arc::ptr_eq(&engine, &shared(WgpuDevice::Default, Api::Auto).unwrap()));
-    let pipelines = engine.driver().compiled_pipelines();
-    let x = Tensor::<Wgpu, 1>::from_floats([1.0, 2.0], &WgpuDevice::Default);
-    assert_eq!((x * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
-    assert!(engine.driver().compiled_pipelines() > pipelines);
 }

@@ -1,11 +1,11 @@
-//! Devices that are lost while they work: every call returns an error, and none ends the program. On a machine without an
-//! adapter, the tests print the reason and pass.
+//! Tests that destroy a shared device or choose its options, in a process of their own. After a loss, every call returns
+//! an error, and none ends the program. On a machine without an adapter, the tests print the reason and pass.
 
 use kiln::{Tensor, Wgpu, WgpuDevice};
 use kiln_gpu::Driver;
 use kiln_gpu::driver::DevicePtr;
 use kiln_ir::{Engine, TensorData, block_on};
-use kiln_wgpu::{Api, Profile, WgpuOptions};
+use kiln_wgpu::{Api, Profile, WgpuOptions, init_async, shared};
 use std::sync::Arc;
 
 /// A device that the test opens as a program does, unless this machine has no adapter. Its errors would end the program.
@@ -79,7 +79,7 @@ fn a_driver_of_a_destroyed_device_returns_errors() {
 
 #[test]
 fn an_engine_whose_device_is_destroyed_returns_errors() {
-    // No other test of this program uses this device.
+    // No other test of this program opens the default device with this profile.
     let options = WgpuOptions::default().with_profile(Profile::WebGpu);
     let engine = match kiln_wgpu::shared_with(WgpuDevice::Default, Api::Auto, &options) {
         Ok(engine) => engine,
@@ -94,4 +94,21 @@ fn an_engine_whose_device_is_destroyed_returns_errors() {
     assert!(block_on(engine.sync()).is_err());
     assert!(block_on(engine.read(engine.write(numbers()))).is_err());
     assert!(engine.driver().allocate(64).is_err());
+}
+
+/// No other test of this program opens the device by `shared`.
+#[test]
+fn the_options_of_init_async_are_those_of_the_backend() {
+    let bytes = 1 << 16;
+    let options = WgpuOptions::default().with_binding_bytes(bytes);
+    let engine = match block_on(init_async(WgpuDevice::Default, Api::Auto, &options)) {
+        Ok(engine) => engine,
+        Err(reason) => return println!("skipped: no adapter: {reason}"),
+    };
+    assert_eq!(engine.driver().info().binding_bytes, Some(bytes as usize));
+    assert!(Arc::ptr_eq(&engine, &shared(WgpuDevice::Default, Api::Auto).unwrap()));
+    let pipelines = engine.driver().compiled_pipelines();
+    let x = Tensor::<Wgpu, 1>::from_floats([1.0, 2.0], &WgpuDevice::Default);
+    assert_eq!((x * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
+    assert!(engine.driver().compiled_pipelines() > pipelines);
 }
