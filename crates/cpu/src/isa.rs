@@ -135,6 +135,16 @@ macro_rules! multiversion {
             #[inline(always)]
             fn body<$($generics)*>($($arg: $ty),*) $(-> $ret)? $body
 
+            // One copy for all callers.
+            #[cfg(target_arch = "x86_64")]
+            #[inline(never)]
+            fn baseline<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+                body::<$($param),*>($($arg),*)
+            }
+
+            #[cfg(not(target_arch = "x86_64"))]
+            use body as baseline;
+
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
             fn avx2<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
@@ -160,7 +170,7 @@ macro_rules! multiversion {
             }
             #[cfg(not(target_arch = "x86_64"))]
             let _ = (level, $widest);
-            body::<$($param),*>($($arg),*)
+            baseline::<$($param),*>($($arg),*)
         }
     )*};
 }

@@ -212,6 +212,63 @@ widen! {
     u8: U8, x => f32::from(x);
 }
 
+/// An element type of an operand of a matmul in `T`.
+pub(crate) trait Source<T>: Copy + Send + Sync + 'static {
+    /// Converts to `T`.
+    fn widen(self) -> T;
+
+    /// Reads a vector.
+    ///
+    /// # Safety
+    /// The machine has the unit, and the elements may be read.
+    unsafe fn load<S: Simd<T>>(from: *const Self) -> S::Vector;
+
+    /// The same pointer if the elements are already `T`s.
+    fn as_is(from: *const Self) -> Option<*const T>;
+}
+
+impl<T: Float> Source<T> for T {
+    #[inline(always)]
+    fn widen(self) -> T {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd<T>>(from: *const T) -> S::Vector {
+        // SAFETY: as the caller promises.
+        unsafe { S::load(from) }
+    }
+
+    #[inline(always)]
+    fn as_is(from: *const T) -> Option<*const T> {
+        Some(from)
+    }
+}
+
+macro_rules! narrow_sources {
+    ($($ty:ty),*) => {$(
+        impl<T: Float> Source<T> for $ty {
+            #[inline(always)]
+            fn widen(self) -> T {
+                T::from_f32(Widen::widen(self))
+            }
+
+            #[inline(always)]
+            unsafe fn load<S: Simd<T>>(from: *const $ty) -> S::Vector {
+                // SAFETY: as the caller promises.
+                unsafe { S::load_narrow(from) }
+            }
+
+            #[inline(always)]
+            fn as_is(_from: *const $ty) -> Option<*const T> {
+                None
+            }
+        }
+    )*};
+}
+
+narrow_sources!(half::f16, half::bf16);
+
 /// The floats that kernels compute with: `f32` and `f64`.
 pub(crate) trait Float:
     super::scratch::Plain
@@ -232,6 +289,13 @@ pub(crate) trait Float:
     const ZERO: Self;
     const ONE: Self;
     const NEG_INFINITY: Self;
+
+    /// The `f16` operands of matmuls that accumulate in this type. `f64` has none: there it is `f64` again, so that no
+    /// kernels are compiled for it.
+    type F16: Source<Self>;
+
+    /// The `bf16` operands, as [`F16`](Self::F16).
+    type BF16: Source<Self>;
 
     /// Rounds to the nearest float.
     fn from_f64(x: f64) -> Self;
@@ -349,11 +413,13 @@ portable!(f64, 2);
 mod x86;
 
 macro_rules! float {
-    ($ty:ident, $gemm:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
+    ($ty:ident, [$f16:ty, $bf16:ty], $gemm:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
         impl Float for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = <$ty>::NEG_INFINITY;
+            type F16 = $f16;
+            type BF16 = $bf16;
 
             #[inline(always)]
             fn from_f64(x: f64) -> Self {
@@ -412,10 +478,10 @@ macro_rules! float {
 }
 
 #[cfg(feature = "std")]
-float!(f32, sgemm, math::exp, math::ln, f32::sqrt, f32::round_ties_even);
+float!(f32, [half::f16, half::bf16], sgemm, math::exp, math::ln, f32::sqrt, f32::round_ties_even);
 #[cfg(feature = "std")]
-float!(f64, dgemm, f64::exp, f64::ln, f64::sqrt, f64::round_ties_even);
+float!(f64, [f64, f64], dgemm, f64::exp, f64::ln, f64::sqrt, f64::round_ties_even);
 #[cfg(not(feature = "std"))]
-float!(f32, sgemm, math::exp, math::ln, libm::sqrtf, libm::rintf);
+float!(f32, [half::f16, half::bf16], sgemm, math::exp, math::ln, libm::sqrtf, libm::rintf);
 #[cfg(not(feature = "std"))]
-float!(f64, dgemm, libm::exp, libm::log, libm::sqrt, libm::rint);
+float!(f64, [f64, f64], dgemm, libm::exp, libm::log, libm::sqrt, libm::rint);

@@ -75,16 +75,35 @@ impl Extreme for Min {
 /// The greatest rank of the elements, or `least` if all are less.
 #[inline(always)]
 fn greatest_rank<T: Ordered, E: Extreme>(x: &[T], least: T::Key) -> T::Key {
-    let (chunks, rest) = x.as_chunks::<LANES>();
+    let Some(last) = x.last_chunk::<LANES>() else { return greatest_rank_of_few::<T, E>(x, least) };
     let mut ranks = [least; LANES];
-    for chunk in chunks {
-        for lane in 0..LANES {
-            let rank = E::rank(chunk[lane]);
-            ranks[lane] = if rank > ranks[lane] { rank } else { ranks[lane] };
-        }
+    for chunk in x.as_chunks::<LANES>().0 {
+        rank_all::<T, E>(&mut ranks, chunk);
     }
-    let best = ranks.into_iter().fold(least, Ord::max);
-    rest.iter().fold(best, |best, &x| Ord::max(best, E::rank(x)))
+    // It overlaps the chunk before it, unless the length is a multiple.
+    rank_all::<T, E>(&mut ranks, last);
+    greatest(&ranks)
+}
+
+/// The greatest of all lanes. Not inlined: the compiler would unroll it in each caller.
+#[inline(never)]
+fn greatest<K: Ord + Copy>(ranks: &[K; LANES]) -> K {
+    ranks.iter().fold(ranks[0], |best, &rank| best.max(rank))
+}
+
+/// Replaces the ranks that are less than those of a chunk.
+#[inline(always)]
+fn rank_all<T: Ordered, E: Extreme>(ranks: &mut [T::Key; LANES], chunk: &[T; LANES]) {
+    for lane in 0..LANES {
+        let rank = E::rank(chunk[lane]);
+        ranks[lane] = if rank > ranks[lane] { rank } else { ranks[lane] };
+    }
+}
+
+/// As [`greatest_rank`], one element after another.
+#[inline(never)]
+fn greatest_rank_of_few<T: Ordered, E: Extreme>(x: &[T], least: T::Key) -> T::Key {
+    x.iter().fold(least, |best, &x| Ord::max(best, E::rank(x)))
 }
 
 multiversion! {

@@ -87,7 +87,9 @@ pub(crate) fn combine_run<T: Lane, R: Reducer<T>>(x: &[T]) -> R::Total {
     })
 }
 
-#[inline(always)]
+/// Combines fewer than [`LANES`] elements one after another. Not inlined: so few are not worth a copy for each caller and
+/// level.
+#[inline(never)]
 fn one_after_another<T: Lane, R: Reducer<T>>(lane: R::Lane, x: &[T]) -> R::Lane {
     x.iter().fold(lane, |lane, x| R::combine(lane, R::load(*x)))
 }
@@ -96,12 +98,21 @@ fn one_after_another<T: Lane, R: Reducer<T>>(lane: R::Lane, x: &[T]) -> R::Lane 
 #[inline(always)]
 fn side_by_side<T: Lane, R: Reducer<T>>(lanes: &mut [R::Lane; LANES], x: &[T]) {
     let (chunks, rest) = x.as_chunks::<LANES>();
+    // A copy whose address no call gets, so that it stays in registers.
+    let mut own = *lanes;
     for chunk in chunks {
         for i in 0..LANES {
-            lanes[i] = R::combine(lanes[i], R::load(chunk[i]));
+            own[i] = R::combine(own[i], R::load(chunk[i]));
         }
     }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
+    *lanes = own;
+    combine_few::<T, R>(lanes, rest);
+}
+
+/// Combines fewer than [`LANES`] elements with lanes. Not inlined, as [`one_after_another`].
+#[inline(never)]
+fn combine_few<T: Lane, R: Reducer<T>>(lanes: &mut [R::Lane], x: &[T]) {
+    for (lane, x) in lanes.iter_mut().zip(x) {
         *lane = R::combine(*lane, R::load(*x));
     }
 }
@@ -146,14 +157,10 @@ multiversion! {
                 if !inside.is_multiple_of(LANES) {
                     let before = &mut lanes[inside % LANES..];
                     let (first, aligned) = now.split_at(now.len().min(before.len()));
-                    for (lane, x) in before.iter_mut().zip(first) {
-                        *lane = R::combine(*lane, R::load(*x));
-                    }
+                    combine_few::<T, R>(before, first);
                     now = aligned;
                 }
-                let mut own = *lanes;
-                side_by_side::<T, R>(&mut own, now);
-                *lanes = own;
+                side_by_side::<T, R>(lanes, now);
             }
             if at % BLOCK == 0 || at == length {
                 // The other lanes of a short result are empty.

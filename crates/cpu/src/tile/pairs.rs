@@ -1,8 +1,11 @@
 //! Two fused arithmetic functions in one pass over a tile: the first result stays in a register. Both round, as in two
 //! passes.
 
-use crate::isa::{Level, Widest, multiversion};
-use crate::kernels::{Add, Loop3, Map2, Mul, Sub};
+use crate::isa::Level;
+use crate::kernels::Loop3;
+use crate::math::vector::{self, Single, Work};
+use core::marker::PhantomData;
+use core::ops;
 use kiln_ir::Binary;
 
 /// A function of the preceding result, which is its left operand, and of another operand.
@@ -38,17 +41,32 @@ impl Arithmetic {
     }
 }
 
-struct SubFrom;
-
-impl Map2<f32, f32> for SubFrom {
-    const WIDEST: Widest = Widest::Avx512;
-    #[inline(always)]
-    fn map(a: f32, b: f32) -> f32 {
-        b - a
-    }
+/// A function of floats, or of vectors of them.
+trait Function {
+    fn of<V: ops::Add<Output = V> + ops::Sub<Output = V> + ops::Mul<Output = V>>(a: V, b: V) -> V;
 }
 
-/// Elements that are read together before their results are written.
+macro_rules! functions {
+    ($($name:ident: |$a:ident, $b:ident| $result:expr;)*) => {$(
+        struct $name;
+
+        impl Function for $name {
+            #[inline(always)]
+            fn of<V: ops::Add<Output = V> + ops::Sub<Output = V> + ops::Mul<Output = V>>($a: V, $b: V) -> V {
+                $result
+            }
+        }
+    )*};
+}
+
+functions! {
+    Add: |a, b| a + b;
+    Sub: |a, b| a - b;
+    SubFrom: |a, b| b - a;
+    Mul: |a, b| a * b;
+}
+
+/// Elements that are read together before their results are written: at least a vector of each level.
 const LANES: usize = 16;
 
 /// The other operand of a function: a tile or a number.
@@ -58,8 +76,8 @@ trait Part: Copy {
     unsafe fn new(address: *const u8) -> Self;
 
     /// # Safety
-    /// A tile has elements `i..i + LANES`.
-    unsafe fn lanes(self, i: usize) -> [f32; LANES];
+    /// The processor has the vectors, and a tile has elements from `i` on for one.
+    unsafe fn vector<V: Single>(self, i: usize) -> V;
 
     /// # Safety
     /// A tile has an element `i`.
@@ -74,8 +92,8 @@ impl Part for f32 {
     }
 
     #[inline(always)]
-    unsafe fn lanes(self, _: usize) -> [f32; LANES] {
-        [self; LANES]
+    unsafe fn vector<V: Single>(self, _: usize) -> V {
+        V::splat(self)
     }
 
     #[inline(always)]
@@ -91,9 +109,9 @@ impl Part for *const f32 {
     }
 
     #[inline(always)]
-    unsafe fn lanes(self, i: usize) -> [f32; LANES] {
+    unsafe fn vector<V: Single>(self, i: usize) -> V {
         // SAFETY: as the caller promises.
-        unsafe { self.add(i).cast::<[f32; LANES]>().read() }
+        unsafe { V::load(self.add(i)) }
     }
 
     #[inline(always)]
@@ -103,35 +121,55 @@ impl Part for *const f32 {
     }
 }
 
-multiversion! {
-    // Slices of operands and result would have to be disjoint.
-    fn each[F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part]<F, G, B, C> in { Widest::Avx512 } (
-        a: *const f32,
-        b: B,
-        c: C,
-        y: *mut f32,
-        n: usize,
-    ) {
-        let whole = n / LANES * LANES;
-        for i in (0..whole).step_by(LANES) {
-            // SAFETY: `pair` promises `n` elements.
-            let (a, b, c) = unsafe { (a.lanes(i), b.lanes(i), c.lanes(i)) };
-            let mut results = [0.0; LANES];
-            for lane in 0..LANES {
-                results[lane] = F::map(G::map(a[lane], b[lane]), c[lane]);
+/// `F(G(a, b), c)` of `n` elements. The result may be exactly the memory of an operand.
+struct Pair<F, G, B, C> {
+    a: *const f32,
+    b: B,
+    c: C,
+    y: *mut f32,
+    n: usize,
+    functions: PhantomData<(F, G)>,
+}
+
+impl<F: Function, G: Function, B: Part, C: Part> Work for &Pair<F, G, B, C> {
+    /// Explicit vectors: the compiler vectorizes loops over fixed numbers of lanes by gathers and scatters.
+    #[inline(always)]
+    unsafe fn run<V: Single>(self) {
+        for i in (0..self.n / LANES * LANES).step_by(V::LANES) {
+            // SAFETY: the pair has these elements, which are read before their results are written.
+            unsafe {
+                let result = G::of(V::load(self.a.add(i)), self.b.vector(i));
+                F::of(result, self.c.vector(i)).store(self.y.add(i));
             }
-            // SAFETY: as above.
-            unsafe { y.add(i).cast::<[f32; LANES]>().write(results) };
-        }
-        for i in whole..n {
-            // SAFETY: as above.
-            unsafe { y.add(i).write(F::map(G::map(a.lane(i), b.lane(i)), c.lane(i))) };
         }
     }
 }
 
-/// `F(G(a, b), c)`. The result may be written to the memory of an operand.
-unsafe fn pair<F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part>(
+impl<F: Function, G: Function, B: Part, C: Part> Pair<F, G, B, C> {
+    /// # Safety
+    /// The element exists.
+    #[inline(always)]
+    unsafe fn lane(&self, i: usize) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { F::of(G::of(*self.a.add(i), self.b.lane(i)), self.c.lane(i)) }
+    }
+
+    /// Computes whole groups of lanes where the level has no vectors.
+    ///
+    /// # Safety
+    /// The elements exist.
+    unsafe fn groups(&self) {
+        for i in (0..self.n / LANES * LANES).step_by(LANES) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let results: [f32; LANES] = core::array::from_fn(|lane| self.lane(i + lane));
+                self.y.add(i).cast::<[f32; LANES]>().write(results);
+            }
+        }
+    }
+}
+
+unsafe fn pair<F: Function, G: Function, B: Part, C: Part>(
     level: Level,
     a: *const u8,
     b: *const u8,
@@ -140,8 +178,16 @@ unsafe fn pair<F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part>(
     n: usize,
 ) {
     // SAFETY: as `Loop3` says, with one element where an operand is a number.
-    let (b, c) = unsafe { (B::new(b), C::new(c)) };
-    each::<F, G, B, C>(level, a.cast(), b, c, y.cast(), n);
+    unsafe {
+        let (b, c, y) = (B::new(b), C::new(c), y.cast::<f32>());
+        let pair = Pair::<F, G, B, C> { a: a.cast(), b, c, y, n, functions: PhantomData };
+        if let Err(pair) = vector::run(level, &pair) {
+            pair.groups();
+        }
+        for i in n / LANES * LANES..n {
+            y.add(i).write(pair.lane(i));
+        }
+    }
 }
 
 /// The loop of `second(first(a, b), c)` in `f32`, where `b` and `c` may be numbers. The result may be exactly the
@@ -155,7 +201,7 @@ pub(super) fn pair_of(first: Arithmetic, second: Arithmetic, numbers: [bool; 2])
     }
 }
 
-fn after<G: Map2<f32, f32>>(second: Arithmetic, numbers: [bool; 2]) -> Loop3 {
+fn after<G: Function>(second: Arithmetic, numbers: [bool; 2]) -> Loop3 {
     match second {
         Arithmetic::Add => of::<Add, G>(numbers),
         Arithmetic::Sub => of::<Sub, G>(numbers),
@@ -164,7 +210,7 @@ fn after<G: Map2<f32, f32>>(second: Arithmetic, numbers: [bool; 2]) -> Loop3 {
     }
 }
 
-fn of<F: Map2<f32, f32>, G: Map2<f32, f32>>(numbers: [bool; 2]) -> Loop3 {
+fn of<F: Function, G: Function>(numbers: [bool; 2]) -> Loop3 {
     match numbers {
         [false, false] => pair::<F, G, *const f32, *const f32>,
         [false, true] => pair::<F, G, *const f32, f32>,

@@ -10,16 +10,15 @@
 
 use super::gemv::Gemv;
 use super::matrix::Matrix;
-use super::pack::{PackPanels, PackRows, Source};
+use super::pack::{PackPanels, PackRows};
 use super::tile::{PanelWidth, Tiles, max_depth, row_stride};
 use crate::contraction::scratch::Scratch;
-use crate::contraction::simd::Float;
+use crate::contraction::simd::{Float, Source};
 use crate::copy::Shared;
 use crate::isa::Level;
 use crate::threads::Pool;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use half::{bf16, f16};
 
 /// A function of a block of a matrix: its rows and columns in the whole, the pointer to its first element, and its row
 /// stride (columns are contiguous). It is called on the threads that do the work, once per block, in any order.
@@ -30,13 +29,13 @@ pub(crate) type Block<'a, T> = &'a (dyn Fn(Range<usize>, Range<usize>, *mut T, u
 
 /// The source of an operand's elements.
 #[derive(Clone, Copy)]
-pub(crate) enum Operand<'a, T> {
+pub(crate) enum Operand<'a, T: Float> {
     /// Memory, with any strides: a transposed operand costs no more than a plain one.
     Matrix(Matrix<T>),
     /// `f16` elements in memory, converted when blocks are packed.
-    F16(Matrix<f16>),
+    F16(Matrix<T::F16>),
     /// `bf16` elements in memory, converted when blocks are packed.
-    BF16(Matrix<bf16>),
+    BF16(Matrix<T::BF16>),
     /// A prologue: a function that computes elements, block by block, where the GEMM would pack them from memory. For
     /// the left operand `[m, k]` it is called with blocks of at most 96 rows and 512 columns (256 of `f64`), possibly
     /// more than once, for several ranges of columns of the result. For the right one `[k, n]` it is called once per
@@ -44,7 +43,7 @@ pub(crate) enum Operand<'a, T> {
     Computed(Block<'a, T>),
 }
 
-impl<T> Operand<'_, T> {
+impl<T: Float> Operand<'_, T> {
     /// The part that starts at that row and column, if the operand is in memory.
     fn at(self, row: usize, column: usize) -> Option<Self> {
         match self {
@@ -91,7 +90,7 @@ impl<T> Operand<'_, T> {
 /// unsafe { gemm.run(cpu.level, &cpu.pool) };
 /// ```
 #[derive(Clone, Copy)]
-pub(crate) struct Gemm<'a, T> {
+pub(crate) struct Gemm<'a, T: Float> {
     /// `m`, `k` and `n`.
     pub(crate) sizes: [usize; 3],
     /// The left operand, `[m, k]`.
@@ -306,7 +305,7 @@ impl Grid {
 }
 
 /// The columns of a GEMM that are computed together.
-struct Part<'a, T> {
+struct Part<'a, T: Float> {
     gemm: &'a Gemm<'a, T>,
     level: Level,
     /// Columns per panel.

@@ -5,9 +5,9 @@
 
 use super::gemm::{Gemm, Operand};
 use super::matrix::Matrix;
-use super::pack::{PackRows, Source};
+use super::pack::PackRows;
 use crate::contraction::scratch::Scratch;
-use crate::contraction::simd::{Float, Kernel, Simd};
+use crate::contraction::simd::{Float, Kernel, Simd, Source};
 use crate::isa::Level;
 use crate::threads::Pool;
 use core::ops::Range;
@@ -32,7 +32,7 @@ const FINISHED: usize = 1 << 14;
 const MIN_DEPTH: usize = 64;
 
 /// A matmul with few rows, or one with few columns transposed.
-pub(super) struct Gemv<'a, T> {
+pub(super) struct Gemv<'a, T: Float> {
     sizes: [usize; 3],
     /// `[m, k]`.
     small: Operand<'a, T>,
@@ -233,15 +233,11 @@ impl<T: Float, N: Source<T>> Kernel<T> for AddRows<T, N> {
     unsafe fn run<S: Simd<T>>(self) {
         // SAFETY: the caller upholds the conditions.
         unsafe {
+            // Loops over one and two rows are unrolled, since their inner loops are the shortest.
             match self.rows {
-                1 => self.all::<S, 1>(),
-                2 => self.all::<S, 2>(),
-                3 => self.all::<S, 3>(),
-                4 => self.all::<S, 4>(),
-                5 => self.all::<S, 5>(),
-                6 => self.all::<S, 6>(),
-                7 => self.all::<S, 7>(),
-                _ => self.all::<S, 8>(),
+                1 => self.all::<S>(1),
+                2 => self.all::<S>(2),
+                rows => self.all::<S>(rows),
             }
         }
     }
@@ -250,11 +246,11 @@ impl<T: Float, N: Source<T>> Kernel<T> for AddRows<T, N> {
 impl<T: Float, N: Source<T>> AddRows<T, N> {
     /// Iterates over ranges of columns whose sums stay in the L1 cache.
     #[inline(always)]
-    unsafe fn all<S: Simd<T>, const ROWS: usize>(&self) {
-        let stretch = ((128 << 10) / size_of::<T>() / ROWS).next_multiple_of(S::LANES);
+    unsafe fn all<S: Simd<T>>(&self, rows: usize) {
+        let stretch = ((128 << 10) / size_of::<T>() / rows).next_multiple_of(S::LANES);
         for start in self.columns.clone().step_by(stretch) {
             let len = (self.columns.end - start).min(stretch);
-            for i in 0..ROWS {
+            for i in 0..rows {
                 // SAFETY: a part of a row of the result.
                 unsafe { core::slice::from_raw_parts_mut(self.c.at(i, start).start, len) }.fill(T::ZERO);
             }
@@ -262,18 +258,18 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
             // SAFETY: the caller upholds the conditions.
             unsafe {
                 // Rows of `b` are often a multiple of 4 KiB apart, and then map to the same cache set with 8 ways.
-                if ROWS <= 2 {
+                if rows <= 2 {
                     while p + 8 <= self.depth {
-                        self.add::<S, ROWS, 8>(p, start, len);
+                        self.add::<S, 8>(rows, p, start, len);
                         p += 8;
                     }
                 }
                 while p + 4 <= self.depth {
-                    self.add::<S, ROWS, 4>(p, start, len);
+                    self.add::<S, 4>(rows, p, start, len);
                     p += 4;
                 }
                 while p < self.depth {
-                    self.add::<S, ROWS, 1>(p, start, len);
+                    self.add::<S, 1>(rows, p, start, len);
                     p += 1;
                 }
             }
@@ -282,20 +278,15 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
 
     /// Adds `STEPS` rows of `b`.
     #[inline(always)]
-    unsafe fn add<S: Simd<T>, const ROWS: usize, const STEPS: usize>(
-        &self,
-        p: usize,
-        start: usize,
-        len: usize,
-    ) {
+    unsafe fn add<S: Simd<T>, const STEPS: usize>(&self, rows: usize, p: usize, start: usize, len: usize) {
         let b: [*const N; STEPS] = core::array::from_fn(|step| self.b.at(p + step, start).start.cast_const());
-        let c: [*mut T; ROWS] = core::array::from_fn(|i| self.c.at(i, start).start);
         // SAFETY: parts of rows of the operands and of the result.
         unsafe {
-            let mut x = [[T::ZERO; STEPS]; ROWS];
-            for i in 0..ROWS {
+            let mut x = [[T::ZERO; STEPS]; MAX_AXPY_ROWS];
+            let x = &mut x[..rows];
+            for (i, x) in x.iter_mut().enumerate() {
                 for step in 0..STEPS {
-                    x[i][step] = *self.a.at(i, p + step).start;
+                    x[step] = *self.a.at(i, p + step).start;
                 }
             }
             let mut j = 0;
@@ -305,19 +296,21 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
                     y[step] = N::load::<S>(b[step].add(j));
                     S::prefetch(b[step].wrapping_add(j + 16 * S::LANES).cast());
                 }
-                for i in 0..ROWS {
-                    let mut sum = S::load(c[i].add(j));
+                for (i, x) in x.iter().enumerate() {
+                    let c = self.c.at(i, start + j).start;
+                    let mut sum = S::load(c);
                     for step in 0..STEPS {
-                        sum = S::mul_add(S::splat(x[i][step]), y[step], sum);
+                        sum = S::mul_add(S::splat(x[step]), y[step], sum);
                     }
-                    S::store(c[i].add(j), sum);
+                    S::store(c, sum);
                 }
                 j += S::LANES;
             }
             while j < len {
-                for i in 0..ROWS {
+                for (i, x) in x.iter().enumerate() {
+                    let c = self.c.at(i, start + j).start;
                     for step in 0..STEPS {
-                        *c[i].add(j) += x[i][step] * (*b[step].add(j)).widen();
+                        *c += x[step] * (*b[step].add(j)).widen();
                     }
                 }
                 j += 1;

@@ -2,9 +2,8 @@
 
 use super::gemm::{Gemm, Operand};
 use super::matrix::Matrix;
-use super::pack::Source;
 use crate::Cpu;
-use crate::contraction::simd::Float;
+use crate::contraction::simd::{Float, Source};
 use crate::half_float::HalfFloat;
 use crate::isa::{Widest, multiversion};
 use crate::threads::Pool;

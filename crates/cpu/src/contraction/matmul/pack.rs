@@ -1,7 +1,7 @@
 //! Packing: copies of operands in the order in which the tiles read them.
 
 use super::matrix::Matrix;
-use crate::contraction::simd::{Float, Kernel, Simd, Widen};
+use crate::contraction::simd::{Float, Kernel, Simd, Source};
 
 /// Packs rows of `a`: `to[i][p]`.
 pub(super) struct PackRows<T, N> {
@@ -25,63 +25,6 @@ pub(super) struct PackPanels<T, N> {
 
 /// The number of rows of `b` that are prefetched ahead.
 const AHEAD: isize = 8;
-
-/// An element type of an operand of a matmul in `T`.
-pub(in crate::contraction) trait Source<T>: Copy + Send + Sync + 'static {
-    /// Converts to `T`.
-    fn widen(self) -> T;
-
-    /// Reads a vector.
-    ///
-    /// # Safety
-    /// The machine has the unit, and the elements may be read.
-    unsafe fn load<S: Simd<T>>(from: *const Self) -> S::Vector;
-
-    /// The same pointer if the elements are already `T`s.
-    fn as_is(from: *const Self) -> Option<*const T>;
-}
-
-impl<T: Float> Source<T> for T {
-    #[inline(always)]
-    fn widen(self) -> T {
-        self
-    }
-
-    #[inline(always)]
-    unsafe fn load<S: Simd<T>>(from: *const T) -> S::Vector {
-        // SAFETY: as the caller promises.
-        unsafe { S::load(from) }
-    }
-
-    #[inline(always)]
-    fn as_is(from: *const T) -> Option<*const T> {
-        Some(from)
-    }
-}
-
-macro_rules! narrow_sources {
-    ($($ty:ty),*) => {$(
-        impl<T: Float> Source<T> for $ty {
-            #[inline(always)]
-            fn widen(self) -> T {
-                T::from_f32(Widen::widen(self))
-            }
-
-            #[inline(always)]
-            unsafe fn load<S: Simd<T>>(from: *const $ty) -> S::Vector {
-                // SAFETY: as the caller promises.
-                unsafe { S::load_narrow(from) }
-            }
-
-            #[inline(always)]
-            fn as_is(_from: *const $ty) -> Option<*const T> {
-                None
-            }
-        }
-    )*};
-}
-
-narrow_sources!(half::f16, half::bf16);
 
 impl<T: Float, N: Source<T>> Kernel<T> for PackRows<T, N> {
     type Output = ();

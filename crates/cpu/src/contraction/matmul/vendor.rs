@@ -18,7 +18,10 @@ struct Argument<T>(c_int, *const T, c_int);
 
 impl<T> Argument<T> {
     /// `None` if neither rows nor columns are contiguous, or a size exceeds the interface's integers.
-    fn of(operand: &Operand<'_, T>, [rows, columns]: [usize; 2]) -> Option<Argument<T>> {
+    fn of(operand: &Operand<'_, T>, [rows, columns]: [usize; 2]) -> Option<Argument<T>>
+    where
+        T: Float,
+    {
         let Operand::Matrix(matrix) = operand else { return None };
         let Matrix { start, row, column } = *matrix;
         let leading = |stride: isize, least: usize, length: usize| {

@@ -39,11 +39,17 @@ impl<T: Lane, A: Copy> Part<T, A> {
     /// # Safety
     /// The elements exist in source and target, which nothing else writes; if the two overlap, they are the same.
     pub(super) unsafe fn run<F: Form<T, Total = A>, C: Combine<A>>(&self, level: Level, before: &mut [A]) {
-        if self.across == [1, 1] && before.len() > 1 {
-            columns::<T, A, F, C>(level, self, before);
         // SAFETY: as the caller promises.
-        } else if self.along != [1, 1] || !unsafe { F::lines(level, self, before) } {
-            rows::<T, A, F, C>(level, self, before);
+        unsafe {
+            if self.across == [1, 1] && before.len() > 1 {
+                let vectors = before.len() / LANES * LANES;
+                if vectors > 0 {
+                    columns::<T, A, F, C>(level, self, &mut before[..vectors]);
+                }
+                self.lines_from::<F, C>(vectors, before);
+            } else if self.along != [1, 1] || !F::lines(level, self, before) {
+                self.lines_from::<F, C>(0, before);
+            }
         }
     }
 
@@ -53,11 +59,12 @@ impl<T: Lane, A: Copy> Part<T, A> {
         *before = if self.store { C::combine(*before, total) } else { total };
     }
 
-    /// Scans the lines from `first` on, a few at a time.
+    /// Scans the lines from `first` on, a few at a time. Each result depends on the one before it, so that vector
+    /// instructions would not help.
     ///
     /// # Safety
     /// As [`run`](Self::run).
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn lines_from<F: Form<T, Total = A>, C: Combine<A>>(&self, mut first: usize, before: &mut [A]) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -198,32 +205,22 @@ fn run_on<D: Double>(exclusive: bool, x: D, total: &mut D) -> D {
 }
 
 multiversion! {
-    fn rows[T: Lane, A: Copy, F: Form<T, Total = A>, C: Combine<A>]<T, A, F, C> in { T::WIDEST } (
-        part: &Part<T, A>,
-        before: &mut [A],
-    ) {
-        // SAFETY: the creator of the part guarantees its lines.
-        unsafe { part.lines_from::<F, C>(0, before) };
-    }
-
+    /// Scans adjacent columns, a multiple of [`LANES`] and at most [`COLUMNS`].
     fn columns[T: Lane, A: Copy, F: Form<T, Total = A>, C: Combine<A>]<T, A, F, C> in { T::WIDEST } (
         part: &Part<T, A>,
         before: &mut [A],
     ) {
         let mut totals = [part.identity; COLUMNS];
-        let (whole, rest) = before.as_chunks::<LANES>();
+        let (chunks, _) = before.as_chunks::<LANES>();
         for row in 0..part.len {
-            for (chunk, before) in whole.iter().enumerate() {
+            for (chunk, before) in chunks.iter().enumerate() {
                 let totals = &mut totals[chunk * LANES..][..LANES];
                 // SAFETY: the creator of the part guarantees its lines; the slice has that many elements.
                 unsafe { part.lanes::<F, C>(row, chunk * LANES, before, &mut *totals.as_mut_ptr().cast()) };
             }
         }
-        let first = before.len() - rest.len();
-        for line in 0..first {
-            part.finish::<C>(&mut before[line], totals[line]);
+        for (before, total) in before.iter_mut().zip(totals) {
+            part.finish::<C>(before, total);
         }
-        // SAFETY: as above.
-        unsafe { part.lines_from::<F, C>(first, before) };
     }
 }

@@ -23,7 +23,7 @@ fn has_library() -> bool {
 }
 
 /// A matrix in memory, plain or transposed, with some elements between rows.
-fn operand<T>(elements: &[T], [rows, columns]: [usize; 2], is_transposed: bool) -> Operand<'_, T> {
+fn operand<T: Float>(elements: &[T], [rows, columns]: [usize; 2], is_transposed: bool) -> Operand<'_, T> {
     let start = elements.as_ptr();
     Operand::Matrix(match is_transposed {
         false => Matrix::new(start, columns as isize + 3, 1),
