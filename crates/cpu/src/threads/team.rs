@@ -92,22 +92,30 @@ impl Team {
             closing: AtomicBool::new(false),
         });
         let start = |i: usize| {
+            if room().is_none() {
+                return false;
+            }
             let shared = shared.clone();
             let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
             let thread = std::thread::Builder::new().name(alloc::format!("kiln-cpu-{i}"));
             let body = move || {
+                // The first allocation of a thread may reserve address space for its later ones.
+                drop(core::hint::black_box(Box::new(i)));
                 // Fails where nobody waits for it.
                 _ = ready.send(());
                 shared.serve();
             };
-            let is_started = has_room() && thread.spawn(body).is_ok();
+            let is_started = thread.spawn(body).is_ok();
             if is_started && helpers >= processors {
                 _ = is_ready.recv();
             }
             is_started
         };
+        // The program gets it when all threads have started.
+        let for_the_program = room();
         // After a failure there is no memory for another one either.
         let started = (0..helpers).take_while(|&i| start(i)).count();
+        drop(for_the_program);
         (started > 0).then_some(Team { shared })
     }
 
@@ -313,16 +321,18 @@ impl Shared {
     }
 }
 
-/// Whether a thread has the memory to start. The system library aborts the process if a new thread finds none for its
-/// signal stack, so that many threads start one after the other.
-fn has_room() -> bool {
-    /// The stack of a thread, its signal stack and as much again.
-    const ROOM: usize = 4 << 20;
-    // The compiler would leave out an allocation without a use.
+/// Memory for a thread to start, if there is that much. The system library aborts the process if a new thread finds none
+/// for its signal stack, so that many threads start one after the other.
+fn room() -> Option<Vec<u8>> {
+    /// Enough for the stack of a thread and its first allocations, for which GNU's allocator reserves 128 MiB. It also
+    /// maps any allocation above 32 MiB anew; a smaller one may be memory that it kept, which tells nothing about the
+    /// address space.
+    const ROOM: usize = if cfg!(target_pointer_width = "64") { 160 << 20 } else { 33 << 20 };
     let mut room = Vec::<u8>::new();
-    let is_free = room.try_reserve_exact(ROOM).is_ok();
+    room.try_reserve_exact(ROOM).ok()?;
+    // The compiler would leave out an allocation without a use.
     core::hint::black_box(room.as_ptr());
-    is_free
+    Some(room)
 }
 
 /// Spins until the predicate is true or the time is over. The thread does not yield: on a busy machine that costs a
