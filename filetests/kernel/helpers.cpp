@@ -1,3 +1,6 @@
+typedef int kiln_index;
+
+
 // Loaded and stored as one access of up to 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) kiln_pack { T at[N]; };
 

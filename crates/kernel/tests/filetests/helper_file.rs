@@ -5,6 +5,9 @@ use kiln_kernel::print::{Dialect, helpers};
 use std::fs;
 use std::path::Path;
 
+/// The type of indices in C++, which stands before the helpers.
+const INDEX: (&str, &str) = ("kiln_index", "typedef int kiln_index;\n\n");
+
 /// The file with the definitions of a language's helper functions that the printed kernels of filetests call.
 pub(crate) struct HelperFile {
     path: &'static str,
@@ -15,7 +18,10 @@ pub(crate) struct HelperFile {
 
 impl HelperFile {
     pub(crate) fn new(dialect: Dialect, path: &'static str) -> HelperFile {
-        let helpers = helpers(dialect);
+        let mut helpers = helpers(dialect);
+        if dialect == Dialect::Cuda {
+            helpers.insert(0, INDEX);
+        }
         HelperFile { path, is_used: vec![false; helpers.len()], helpers }
     }
 
