@@ -22,11 +22,6 @@ pub(crate) fn ema(
     Ok(mean)
 }
 
-/// The negative gradient if the objective is maximized.
-pub(crate) fn ascent(gradient: AnyTensor, maximize: bool) -> Result<AnyTensor> {
-    if maximize { Ok(gradient.neg()?) } else { Ok(gradient) }
-}
-
 /// The factor of the old value, and the factor of the L2 penalty.
 pub(crate) fn decay(options: StepOptions, is_decoupled: bool) -> (f64, f64) {
     let StepOptions { learning_rate, weight_decay, .. } = options;

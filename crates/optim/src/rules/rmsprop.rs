@@ -1,11 +1,10 @@
 //! The RMSprop optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema};
+use crate::math::ema;
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, SlotCode, Update};
 
 /// The RMSprop optimizer, created by [`RmsPropConfig`].
 pub type RmsProp = PerParameter<RmsPropRule>;
@@ -42,40 +41,32 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    rule {
+        fn slots(&self) -> &'static [&'static str] {
+            match (self.options.momentum > 0.0, self.options.centered) {
+                (false, false) => &[SQUARES],
+                (true, false) => &[SQUARES, BUFFER],
+                (false, true) => &[SQUARES, MEAN],
+                (true, true) => &[SQUARES, MEAN, BUFFER],
+            }
+        }
+
+        fn slot_code(&self, slot: &str) -> SlotCode {
+            if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
+        }
+
+        fn has_momentum(&self) -> bool {
+            self.options.momentum > 0.0
+        }
+    }
 }
 
 const SQUARES: &str = "square_avg";
 const MEAN: &str = "grad_avg";
 const BUFFER: &str = "momentum_buffer";
 
-impl UpdateRule for RmsPropRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        match (self.options.momentum > 0.0, self.options.centered) {
-            (false, false) => &[SQUARES],
-            (true, false) => &[SQUARES, BUFFER],
-            (false, true) => &[SQUARES, MEAN],
-            (true, true) => &[SQUARES, MEAN, BUFFER],
-        }
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
-    }
-
-    fn has_momentum(&self) -> bool {
-        self.options.momentum > 0.0
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl RmsPropRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let RmsPropConfig { alpha, epsilon, momentum, centered, .. } = self.options;
         let momentum = options.momentum.unwrap_or(momentum);
