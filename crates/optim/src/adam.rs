@@ -87,7 +87,7 @@ pub struct AdamRule {
 
 const FIRST: &str = "exp_avg";
 const SECOND: &str = "exp_avg_sq";
-const GREATEST: &str = "max_exp_avg_sq";
+const MAX_SECOND: &str = "max_exp_avg_sq";
 
 impl UpdateRule for AdamRule {
     fn name(&self) -> &'static str {
@@ -95,7 +95,7 @@ impl UpdateRule for AdamRule {
     }
 
     fn slots(&self) -> &'static [&'static str] {
-        if self.amsgrad { &[FIRST, SECOND, GREATEST] } else { &[FIRST, SECOND] }
+        if self.amsgrad { &[FIRST, SECOND, MAX_SECOND] } else { &[FIRST, SECOND] }
     }
 
     fn slot_code(&self, slot: &str) -> SlotCode {
@@ -147,11 +147,11 @@ impl AdamRule {
         if !self.amsgrad {
             return Ok(mean);
         }
-        let greatest = match state.take(GREATEST) {
+        let greatest = match state.take(MAX_SECOND) {
             None => mean,
             Some(greatest) => greatest.binary(Binary::Max, mean)?,
         };
-        state.put(GREATEST, greatest.clone());
+        state.put(MAX_SECOND, greatest.clone());
         Ok(greatest)
     }
 }

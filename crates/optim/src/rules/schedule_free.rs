@@ -8,7 +8,7 @@ use kiln_tensor::{AnyTensor, TensorType};
 
 pub(super) const Z: &str = "z";
 pub(super) const WEIGHT_SUM: &str = "weight_sum";
-pub(super) const LARGEST_RATE: &str = "lr_max";
+pub(super) const MAX_RATE: &str = "lr_max";
 
 /// The options of the averaging.
 pub(super) struct Averaging {
@@ -45,11 +45,11 @@ impl Averaging {
     /// The share of this step in the average. It is on the device, as the largest rate depends on the steps that were
     /// not refused.
     fn share(&self, value: &AnyTensor, state: &mut ParameterState, rate: f64) -> Result<AnyTensor> {
-        let largest = match state.take(LARGEST_RATE) {
+        let largest = match state.take(MAX_RATE) {
             Some(largest) => largest.maximum(scalar(rate, value)?)?,
             None => scalar(rate, value)?,
         };
-        state.put(LARGEST_RATE, largest.clone());
+        state.put(MAX_RATE, largest.clone());
         let by_step = libm::pow(state.steps() as f64, self.r);
         let weight = largest.powf_scalar(self.weight_lr_power)?.mul_scalar(by_step)?;
         let sum = match state.take(WEIGHT_SUM) {
@@ -64,7 +64,7 @@ impl Averaging {
 
 pub(super) fn slot_type(slot: &str, parameter: TensorType) -> TensorType {
     match slot {
-        WEIGHT_SUM | LARGEST_RATE => scalar_type(parameter),
+        WEIGHT_SUM | MAX_RATE => scalar_type(parameter),
         _ => parameter,
     }
 }

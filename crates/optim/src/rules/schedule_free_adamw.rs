@@ -1,6 +1,6 @@
 //! The schedule-free AdamW optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use super::schedule_free::{Averaging, MAX_RATE, WEIGHT_SUM, Z, converted, slot_type};
 use crate::config::{Inputs, optimizer};
 use crate::error::{Result, inside_unit};
 use crate::math::ema;
@@ -64,7 +64,7 @@ optimizer! {
         pub weight_lr_power: f64,
     }
     check = |options| inside_unit(ScheduleFreeAdamWRule::NAME, "the momentum", options.beta_1);
-    slots = { Z: Exact, SQUARES = "exp_avg_sq": NonNegative, WEIGHT_SUM: Exact, LARGEST_RATE: Exact };
+    slots = { Z: Exact, SQUARES = "exp_avg_sq": NonNegative, WEIGHT_SUM: Exact, MAX_RATE: Exact };
     rule {
         fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
             slot_type(slot, parameter)

@@ -1,6 +1,6 @@
 //! The schedule-free SGD optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use super::schedule_free::{Averaging, MAX_RATE, WEIGHT_SUM, Z, converted, slot_type};
 use crate::config::{Inputs, optimizer};
 use crate::error::{Result, inside_unit};
 use crate::sgd::with_l2_penalty;
@@ -57,7 +57,7 @@ optimizer! {
         pub weight_lr_power: f64,
     }
     check = |options| inside_unit(ScheduleFreeSgdRule::NAME, "the momentum", options.momentum);
-    slots = { Z: Exact, WEIGHT_SUM: Exact, LARGEST_RATE: Exact };
+    slots = { Z: Exact, WEIGHT_SUM: Exact, MAX_RATE: Exact };
     rule {
         fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
             slot_type(slot, parameter)

@@ -133,65 +133,54 @@ functions! {
     ) -> Complex<B, D>;
 }
 
-/// Computes the Fourier transform along the last two axes. See [`fftn`].
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html>
-///
-/// # Panics
-/// With fewer than two axes, or when a number of points is 0.
-#[track_caller]
-pub fn fft2<B: Backend, const D: usize>(
-    x: Complex<B, D>,
-    sizes: Option<[usize; 2]>,
-    norm: FftNorm,
-) -> Complex<B, D> {
-    fftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+/// Defines transforms along the last two axes by those along any axes.
+macro_rules! transforms {
+    ($($(#[$doc:meta])* $name:ident $any:ident $from:ident $to:ident;)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<B: Backend, const D: usize>(
+            x: $from<B, D>,
+            sizes: Option<[usize; 2]>,
+            norm: FftNorm,
+        ) -> $to<B, D> {
+            $any(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+        }
+    )*};
 }
 
-/// Computes the inverse of [`fft2`].
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html>
-///
-/// # Panics
-/// With fewer than two axes, or when a number of points is 0.
-#[track_caller]
-pub fn ifft2<B: Backend, const D: usize>(
-    x: Complex<B, D>,
-    sizes: Option<[usize; 2]>,
-    norm: FftNorm,
-) -> Complex<B, D> {
-    ifftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
-}
+transforms! {
+    /// Computes the Fourier transform along the last two axes. See [`fftn`].
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html>
+    ///
+    /// # Panics
+    /// With fewer than two axes, or when a number of points is 0.
+    fft2 fftn Complex Complex;
 
-/// Computes the Fourier transform of a real tensor along the last two axes; the last axis has `n / 2 + 1` elements. See
-/// [`rfftn`].
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html>
-///
-/// # Panics
-/// With fewer than two axes, or when a number of points is 0.
-#[track_caller]
-pub fn rfft2<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    sizes: Option<[usize; 2]>,
-    norm: FftNorm,
-) -> Complex<B, D> {
-    rfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
-}
+    /// Computes the inverse of [`fft2`].
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html>
+    ///
+    /// # Panics
+    /// With fewer than two axes, or when a number of points is 0.
+    ifft2 ifftn Complex Complex;
 
-/// Computes the inverse of [`rfft2`].
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html>
-///
-/// # Panics
-/// With fewer than two axes, or when a number of points is 0.
-#[track_caller]
-pub fn irfft2<B: Backend, const D: usize>(
-    x: Complex<B, D>,
-    sizes: Option<[usize; 2]>,
-    norm: FftNorm,
-) -> Tensor<B, D> {
-    irfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
+    /// Computes the Fourier transform of a real tensor along the last two axes; the last axis has `n / 2 + 1` elements. See
+    /// [`rfftn`].
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html>
+    ///
+    /// # Panics
+    /// With fewer than two axes, or when a number of points is 0.
+    rfft2 rfftn Tensor Complex;
+
+    /// Computes the inverse of [`rfft2`].
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html>
+    ///
+    /// # Panics
+    /// With fewer than two axes, or when a number of points is 0.
+    irfft2 irfftn Complex Tensor;
 }
 
 functions! {
