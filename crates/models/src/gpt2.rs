@@ -13,7 +13,7 @@ use crate::decoding::{
     CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, positions_of, split_heads,
 };
 use crate::error::Result;
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported};
+use crate::hugging_face::{Fields, check_divisor, check_layers, check_number, parse, unsupported};
 use crate::layers::{FirstValues, match_ends, match_projection};
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -171,14 +171,8 @@ impl Gpt2Config {
 
     /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
-        let (heads, width) = (self.n_head, self.n_embd);
-        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
-        if heads == 0 || !width.is_multiple_of(heads) {
-            return fail("n_head", heads, format!("a divisor of n_embd = {width}"));
-        }
-        if self.n_layer > MAX_LAYERS {
-            return fail("n_layer", self.n_layer, format!("at most {MAX_LAYERS}"));
-        }
+        check_divisor("n_head", self.n_head, ("n_embd", self.n_embd))?;
+        check_layers("n_layer", self.n_layer)?;
         check_number("layer_norm_epsilon", self.layer_norm_epsilon)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{check_ranges, optimizer_options};
 use crate::error::Result;
+use crate::math::accumulated;
 use crate::sgd::with_l2_penalty;
 use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_ir::{Binary, Unary};
@@ -139,20 +140,12 @@ impl AdamRule {
     /// The second moment `beta_2 v + (1 - beta_2) g^2`; with AMSGrad, its maximum so far.
     fn second_mean(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
         let share = gradient.clone().mul(gradient)?.binary_scalar(Binary::Mul, 1.0 - self.beta_2)?;
-        let mean = match state.take(SECOND) {
-            None => share,
-            Some(mean) => mean.binary_scalar(Binary::Mul, self.beta_2)?.add(share)?,
-        };
-        state.put(SECOND, mean.clone());
+        let decayed = |mean: AnyTensor, share| mean.binary_scalar(Binary::Mul, self.beta_2)?.add(share);
+        let mean = accumulated(state, SECOND, share, decayed)?;
         if !self.amsgrad {
             return Ok(mean);
         }
-        let greatest = match state.take(MAX_SECOND) {
-            None => mean,
-            Some(greatest) => greatest.binary(Binary::Max, mean)?,
-        };
-        state.put(MAX_SECOND, greatest.clone());
-        Ok(greatest)
+        accumulated(state, MAX_SECOND, mean, |greatest, mean| greatest.binary(Binary::Max, mean))
     }
 }
 

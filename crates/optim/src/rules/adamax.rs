@@ -2,7 +2,7 @@
 
 use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::ema;
+use crate::math::{accumulated, ema};
 use crate::sgd::with_l2_penalty;
 use crate::{PerParameter, Update};
 
@@ -45,11 +45,7 @@ impl AdamaxRule {
         let beta_1 = self.momentum(options);
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;
         let magnitude = gradient.abs()?.add_scalar(epsilon)?;
-        let norm = match state.take(NORM) {
-            Some(norm) => norm.mul_scalar(beta_2)?.maximum(magnitude)?,
-            None => magnitude,
-        };
-        state.put(NORM, norm.clone());
+        let norm = accumulated(state, NORM, magnitude, |norm, new| norm.mul_scalar(beta_2)?.maximum(new))?;
         let rate = options.learning_rate / (1.0 - libm::pow(beta_1, state.steps() as f64));
         Ok(Update { keep: 1.0, step: mean.div(norm)?.mul_scalar(rate)? })
     }

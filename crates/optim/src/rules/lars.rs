@@ -2,7 +2,7 @@
 
 use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{norm, times};
+use crate::math::{accumulated, norm, times};
 use crate::sgd::with_l2_penalty;
 use crate::{PerParameter, Update};
 use kiln_ir::Comparison;
@@ -48,11 +48,8 @@ impl LarsRule {
         let denominator = slope.add(size.clone().mul_scalar(options.weight_decay)?)?.add_scalar(epsilon)?;
         let rate = size.div(denominator)?.mul_scalar(trust_coefficient)?;
         let rate = is_zero.if_else_number(1.0, rate)?.mul_scalar(options.learning_rate)?;
-        let mut step = times(with_l2_penalty(gradient, value, options.weight_decay)?, rate)?;
-        if let Some(buffer) = state.take(BUFFER) {
-            step = buffer.mul_scalar(momentum)?.add(step)?;
-        }
-        state.put(BUFFER, step.clone());
+        let step = times(with_l2_penalty(gradient, value, options.weight_decay)?, rate)?;
+        let step = accumulated(state, BUFFER, step, |buffer, step| buffer.mul_scalar(momentum)?.add(step))?;
         Ok(Update { keep: 1.0, step })
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::ema;
+use crate::math::{accumulated, ema};
 use crate::sgd::with_l2_penalty;
 use crate::{PerParameter, SlotCode, Update};
+use kiln_tensor::AnyTensor;
 
 /// The RMSprop optimizer, created by [`RmsPropConfig`].
 pub type RmsProp = PerParameter<RmsPropRule>;
@@ -76,10 +77,8 @@ impl RmsPropRule {
         }
         let mut direction = gradient.div(squares.sqrt()?.add_scalar(epsilon)?)?;
         if momentum > 0.0 {
-            if let Some(buffer) = state.take(BUFFER) {
-                direction = buffer.mul_scalar(momentum)?.add(direction)?;
-            }
-            state.put(BUFFER, direction.clone());
+            let add = |buffer: AnyTensor, new| buffer.mul_scalar(momentum)?.add(new);
+            direction = accumulated(state, BUFFER, direction, add)?;
         }
         Ok(Update { keep: 1.0, step: direction.mul_scalar(options.learning_rate)? })
     }

@@ -1,7 +1,7 @@
 //! The averaging that both schedule-free optimizers share.
 
 use crate::error::Result;
-use crate::math::{ratio, scalar, scalar_type, times};
+use crate::math::{accumulated, ratio, scalar, scalar_type, times};
 use crate::{Mode, ParameterState, Update};
 use kiln_ir::Comparison;
 use kiln_tensor::{AnyTensor, TensorType};
@@ -45,18 +45,10 @@ impl Averaging {
     /// The share of this step in the average. It is on the device, as the largest rate depends on the steps that were
     /// not refused.
     fn share(&self, value: &AnyTensor, state: &mut ParameterState, rate: f64) -> Result<AnyTensor> {
-        let largest = match state.take(MAX_RATE) {
-            Some(largest) => largest.maximum(scalar(rate, value)?)?,
-            None => scalar(rate, value)?,
-        };
-        state.put(MAX_RATE, largest.clone());
+        let largest = accumulated(state, MAX_RATE, scalar(rate, value)?, AnyTensor::maximum)?;
         let by_step = libm::pow(state.steps() as f64, self.r);
         let weight = largest.powf_scalar(self.weight_lr_power)?.mul_scalar(by_step)?;
-        let sum = match state.take(WEIGHT_SUM) {
-            Some(sum) => sum.add(weight.clone())?,
-            None => weight.clone(),
-        };
-        state.put(WEIGHT_SUM, sum.clone());
+        let sum = accumulated(state, WEIGHT_SUM, weight.clone(), AnyTensor::add)?;
         let is_zero = sum.clone().compare_scalar(Comparison::Eq, 0.0)?;
         Ok(is_zero.if_else_number(0.0, ratio(weight, sum)?)?)
     }

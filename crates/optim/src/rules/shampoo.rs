@@ -2,7 +2,7 @@
 
 use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::scalar_type;
+use crate::math::{accumulated, scalar_type};
 use crate::matrix::{Sides, identity, inverse_root};
 use crate::sgd::with_l2_penalty;
 use crate::{ParameterState, PerParameter, SlotCode, Update};
@@ -94,10 +94,8 @@ impl ShampooRule {
             _ => self.preconditioned(gradient, sides, state, is_due)?,
         };
         if momentum > 0.0 {
-            if let Some(buffer) = state.take(BUFFER) {
-                direction = buffer.mul_scalar(momentum)?.add(direction)?;
-            }
-            state.put(BUFFER, direction.clone());
+            let add = |buffer: AnyTensor, new| buffer.mul_scalar(momentum)?.add(new);
+            direction = accumulated(state, BUFFER, direction, add)?;
         }
         Ok(Update { keep: 1.0, step: direction.mul_scalar(options.learning_rate)? })
     }
