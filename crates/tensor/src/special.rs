@@ -76,7 +76,7 @@ mod table {
 
             #[cfg(feature = "std")]
             pub(super) fn $register() {
-                $(kiln_ir::Custom::register($name, |_| Ok(kiln_ir::Custom::new(super::Special(&$constant))));)*
+                $(kiln_ir::Custom::register($name, |_| Ok(super::Function::custom(&$constant)));)*
             }
         };
     }
@@ -157,11 +157,11 @@ pub fn register_special_functions() {
         let order = attributes.parse().map_err(|_| {
             kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is not an integer"))
         })?;
-        Ok(Custom::new(Special(Polygamma(order))))
+        Ok(Polygamma(order).custom())
     });
     Custom::register(MatMulAsFloat8::NAME, |_| Ok(Custom::new(MatMulAsFloat8)));
-    Custom::register(match_precision::NAME, |_| Ok(Custom::new(Special(match_precision::MatchPrecision))));
-    Custom::register(variance::NAME, |_| Ok(Custom::new(Special(variance::VarianceAbout))));
+    Custom::register(match_precision::NAME, |_| Ok(match_precision::MatchPrecision.custom()));
+    Custom::register(variance::NAME, |_| Ok(variance::VarianceAbout.custom()));
 }
 
 /// A custom op with one result and a batched form that is the op itself.
@@ -194,9 +194,14 @@ pub(crate) trait Function: fmt::Debug + Copy + Send + Sync + 'static {
     /// Computes the gradients of the operands from that of the result.
     fn gradients<'e>(&self, inputs: &[Var<'e>], output: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>>;
 
+    /// Returns the custom op.
+    fn custom(self) -> Custom {
+        Custom::new(Special(self))
+    }
+
     /// Returns the op.
     fn op(self) -> Op {
-        Op::Custom(Custom::new(Special(self)))
+        Op::Custom(self.custom())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Clamping by a scalar.
 
-use super::{Function, Result, Special};
+use super::{Function, Result};
 use crate::{AnyTensor, Number};
 use alloc::vec::Vec;
-use kiln_ir::{Binary, Comparison, Custom, Op, OperandType, ResultTypes, Saved, Var, infer};
+use kiln_ir::{Binary, Comparison, Op, OperandType, ResultTypes, Saved, Var, infer};
 
 /// The maximum or minimum of a tensor and a scalar, with the gradient of PyTorch's `clamp`. The gradient passes at the
 /// bound too, and not where the tensor is NaN.
@@ -22,8 +22,8 @@ pub(crate) static CLAMP_MAX: Bound = Bound { name: "clamp_max", function: Binary
 /// Registers the bounds by name.
 #[cfg(feature = "std")]
 pub(super) fn register() {
-    Custom::register(CLAMP_MIN.name, |_| Ok(Custom::new(Special(&CLAMP_MIN))));
-    Custom::register(CLAMP_MAX.name, |_| Ok(Custom::new(Special(&CLAMP_MAX))));
+    kiln_ir::Custom::register(CLAMP_MIN.name, |_| Ok(CLAMP_MIN.custom()));
+    kiln_ir::Custom::register(CLAMP_MAX.name, |_| Ok(CLAMP_MAX.custom()));
 }
 
 impl AnyTensor {

@@ -1,12 +1,12 @@
 //! Smooth gates: `x f(x)` for an `f` that rises from 0 to 1.
 
 use super::error::erfc;
-use super::{Function, Special, floats, widened};
+use super::{Function, floats, widened};
 use crate::Result;
 use crate::any::formula::{sigmoid, softplus};
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-use kiln_ir::{Custom, DType, OperandType, ResultTypes, Saved, Var};
+use kiln_ir::{DType, OperandType, ResultTypes, Saved, Var};
 
 /// A function `x f(x)`. Its gradient reads only the argument, so a tape saves nothing else.
 pub(crate) struct Gate {
@@ -78,11 +78,11 @@ pub(crate) static MISH: Gate = Gate {
 #[cfg(feature = "std")]
 pub(super) fn register() {
     // A maker is a function pointer, which captures nothing: each name needs a separate one.
-    Custom::register(GELU.name, |_| Ok(Custom::new(Special(&GELU))));
-    Custom::register(GELU_APPROXIMATE.name, |_| Ok(Custom::new(Special(&GELU_APPROXIMATE))));
-    Custom::register(SILU.name, |_| Ok(Custom::new(Special(&SILU))));
-    Custom::register(MISH.name, |_| Ok(Custom::new(Special(&MISH))));
-    Custom::register(NormalCdf::NAME, |_| Ok(Custom::new(Special(NormalCdf))));
+    kiln_ir::Custom::register(GELU.name, |_| Ok(GELU.custom()));
+    kiln_ir::Custom::register(GELU_APPROXIMATE.name, |_| Ok(GELU_APPROXIMATE.custom()));
+    kiln_ir::Custom::register(SILU.name, |_| Ok(SILU.custom()));
+    kiln_ir::Custom::register(MISH.name, |_| Ok(MISH.custom()));
+    kiln_ir::Custom::register(NormalCdf::NAME, |_| Ok(NormalCdf.custom()));
 }
 
 /// The coefficient of the cube in [`bend`].

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_ir::{Custom, Error, OperandType, Result, ResultTypes, Saved, Var};
+use kiln_ir::{Error, OperandType, Result, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// Returns the tensor unchanged, and multiplies the gradient by `-lambda` in the backward pass: the gradient reversal
@@ -77,8 +77,8 @@ impl Function for GradientReversal {
 /// Registers the op by name, for programs that are parsed from text or received from the network.
 #[cfg(feature = "std")]
 pub(crate) fn register() {
-    Custom::register(NAME, |attributes| match attributes.parse() {
-        Ok(lambda) => Ok(Custom::new(Special(GradientReversal { lambda }))),
+    kiln_ir::Custom::register(NAME, |attributes| match attributes.parse() {
+        Ok(lambda) => Ok(GradientReversal { lambda }.custom()),
         Err(_) => Err(Error::value(NAME, format!("the factor `{attributes}` is not a number"))),
     });
 }
