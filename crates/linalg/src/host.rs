@@ -30,35 +30,85 @@ pub(crate) trait Scalar: ComplexField<Real: Element + Into<f64>> + Copy {
 
 impl<T: ComplexField<Real: Element + Into<f64>> + Copy> Scalar for T {}
 
+/// A scalar type whose matrices tensors store. Complex ones are a tensor of real and one of imaginary parts.
+pub(crate) trait Number: Scalar {
+    /// The type of the elements of tensors.
+    type Part: Real + Number;
+    /// The complex type with these parts.
+    type Complex: Number;
+
+    /// Returns a matrix from its parts in row-major order.
+    fn matrix<'a>(re: &'a [Self::Part], im: &'a [Self::Part], rows: usize, cols: usize) -> Matrix<'a, Self>;
+
+    /// Concatenates the results of all matrices to a tensor for each part.
+    fn joined(results: Vec<Vec<Self>>, shape: Shape) -> Result<Vec<TensorData>>;
+}
+
 /// A real scalar type of the kernels.
-pub(crate) trait Real: Element + RealField + Into<f64> + Scalar {
-    /// The complex type whose parts have this type.
-    type Complex: Scalar + ComplexField<Real = Self>;
+pub(crate) trait Real: Element + RealField + Into<f64> + Scalar {}
 
-    /// Returns the complex value of two parts.
-    fn complex(re: Self, im: Self) -> Self::Complex;
+/// A matrix of real elements in a tensor, or of complex elements from two tensors.
+pub(crate) enum Matrix<'a, T> {
+    View(MatRef<'a, T>),
+    Owned(Mat<T>),
 }
 
-impl Real for f32 {
-    type Complex = c32;
-
-    fn complex(re: f32, im: f32) -> c32 {
-        c32::new(re, im)
+impl<T> Matrix<'_, T> {
+    pub(crate) fn as_ref(&self) -> MatRef<'_, T> {
+        match self {
+            Matrix::View(matrix) => *matrix,
+            Matrix::Owned(matrix) => matrix.as_ref(),
+        }
     }
 }
 
-impl Real for f64 {
-    type Complex = c64;
+macro_rules! numbers {
+    ($($real:ident $complex:ident;)*) => {$(
+        impl Real for $real {}
 
-    fn complex(re: f64, im: f64) -> c64 {
-        c64::new(re, im)
-    }
+        impl Number for $real {
+            type Part = $real;
+            type Complex = $complex;
+
+            fn matrix<'a>(re: &'a [$real], _im: &'a [$real], rows: usize, cols: usize) -> Matrix<'a, $real> {
+                Matrix::View(MatRef::from_row_major_slice(re, rows, cols))
+            }
+
+            fn joined(results: Vec<Vec<$real>>, shape: Shape) -> Result<Vec<TensorData>> {
+                Ok(vec![joined(results, shape)?])
+            }
+        }
+
+        impl Number for $complex {
+            type Part = $real;
+            type Complex = $complex;
+
+            fn matrix<'a>(re: &'a [$real], im: &'a [$real], rows: usize, cols: usize) -> Matrix<'a, $complex> {
+                let element = |i: usize, j: usize| $complex::new(re[i * cols + j], im[i * cols + j]);
+                Matrix::Owned(Mat::from_fn(rows, cols, element))
+            }
+
+            fn joined(results: Vec<Vec<$complex>>, shape: Shape) -> Result<Vec<TensorData>> {
+                let part = |of: fn(&$complex) -> $real| {
+                    TensorData::new(results.iter().flatten().map(of).collect(), shape)
+                };
+                Ok(vec![part(real)?, part(imag)?])
+            }
+        }
+    )*};
 }
 
-/// The batch of matrices in the last two dimensions of a tensor.
+numbers! {
+    f32 c32;
+    f64 c64;
+}
+
+/// The batch of matrices in the last two dimensions of an operand.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrices<'a, T> {
-    elements: &'a [T],
+pub(crate) struct Matrices<'a, T: Number> {
+    re: &'a [T::Part],
+    /// Empty for real matrices.
+    im: &'a [T::Part],
     shape: &'a Shape,
     /// Number of rows of each matrix.
     pub(crate) rows: usize,
@@ -68,14 +118,16 @@ pub(crate) struct Matrices<'a, T> {
     pub(crate) count: usize,
 }
 
-impl<'a, T: Element> Matrices<'a, T> {
-    /// Returns the matrices of a tensor with at least two dimensions.
-    pub(crate) fn of(data: &'a TensorData) -> Result<Matrices<'a, T>> {
-        let shape = data.shape();
+impl<'a, T: Number> Matrices<'a, T> {
+    /// Returns the matrices of an operand with at least two dimensions. The operands are all real parts, and for
+    /// complex matrices then all imaginary parts.
+    pub(crate) fn of(operands: &'a [TensorData], place: usize) -> Result<Matrices<'a, T>> {
+        let shape = operands[place].shape();
         let outer = shape.rank().saturating_sub(2);
         let length = |axis: usize| shape.get(axis).copied().unwrap_or(1);
         Ok(Matrices {
-            elements: data.as_slice()?,
+            re: operands[place].as_slice()?,
+            im: if T::IS_REAL { &[] } else { operands[operands.len() / 2 + place].as_slice()? },
             shape,
             rows: length(outer),
             cols: length(outer + 1),
@@ -84,31 +136,30 @@ impl<'a, T: Element> Matrices<'a, T> {
     }
 
     /// Returns the batch dimensions.
-    pub(crate) fn batch(&self) -> &'a [usize] {
+    fn batch(&self) -> &'a [usize] {
         &self.shape[..self.shape.rank().saturating_sub(2)]
     }
 
-    /// Returns the elements of one matrix in row-major order.
-    pub(crate) fn elements(&self, index: usize) -> &'a [T] {
+    /// Returns the elements of one matrix in row-major order; none for absent imaginary parts.
+    fn elements(&self, part: &'a [T::Part], index: usize) -> &'a [T::Part] {
         let size = self.rows * self.cols;
-        &self.elements[index * size..][..size]
+        part.get(index * size..(index + 1) * size).unwrap_or_default()
     }
 
     /// Returns one matrix.
-    pub(crate) fn get(&self, index: usize) -> MatRef<'a, T> {
-        MatRef::from_row_major_slice(self.elements(index), self.rows, self.cols)
+    pub(crate) fn get(&self, index: usize) -> Matrix<'a, T> {
+        T::matrix(self.elements(self.re, index), self.elements(self.im, index), self.rows, self.cols)
     }
 
     /// Returns the batch dimensions followed by `last`.
     pub(crate) fn shape_with(&self, last: &[usize]) -> Shape {
         self.batch().iter().chain(last).copied().collect()
     }
-}
 
-impl<T: Real> Matrices<'_, T> {
     /// Returns whether all elements of one matrix are finite.
     pub(crate) fn is_finite(&self, index: usize) -> bool {
-        self.elements(index).iter().all(|&x| x.into().is_finite())
+        let parts = [self.re, self.im];
+        parts.iter().all(|part| self.elements(part, index).iter().all(|&x| x.into().is_finite()))
     }
 
     /// Computes a result for each matrix, in parallel if it is worthwhile. Returns the first error by index.
@@ -128,41 +179,27 @@ impl<T: Real> Matrices<'_, T> {
         (0..self.count).map(compute).collect()
     }
 
+    /// Computes a result for each matrix by an iteration, which returns `None` if it does not converge.
+    pub(crate) fn each_converged<R: Send>(
+        &self,
+        op: &str,
+        compute: impl Fn(usize) -> Option<R> + Sync,
+    ) -> Result<Vec<R>> {
+        self.each(|index| {
+            if !self.is_finite(index) {
+                let error = self.error(op, index, "contains NaN or infinity");
+                return Err(error.hint("find non-finite elements with `is_finite`"));
+            }
+            compute(index).ok_or_else(|| {
+                self.error(op, index, "the iteration did not converge")
+                    .hint("scale the matrix so that its elements are near 1, or use f64")
+            })
+        })
+    }
+
     /// Returns the error of a problem with one matrix.
     pub(crate) fn error(&self, op: &str, index: usize, problem: &str) -> Error {
         Error::value(op, format!("{} {problem}", place(self.batch(), index)))
-    }
-
-    /// Returns the error of a matrix that is not finite, on which an iteration cannot converge.
-    pub(crate) fn not_finite(&self, op: &str, index: usize) -> Error {
-        self.error(op, index, "contains NaN or infinity").hint("find non-finite elements with `is_finite`")
-    }
-}
-
-/// The batch of complex matrices in the last two dimensions of two tensors, the real and imaginary parts.
-#[derive(Clone, Copy)]
-pub(crate) struct ComplexMatrices<'a, T> {
-    /// The real parts.
-    pub(crate) re: Matrices<'a, T>,
-    /// The imaginary parts, of the same shape.
-    pub(crate) im: Matrices<'a, T>,
-}
-
-impl<'a, T: Real> ComplexMatrices<'a, T> {
-    /// Returns the matrices of tensors with at least two dimensions.
-    pub(crate) fn of(re: &'a TensorData, im: &'a TensorData) -> Result<ComplexMatrices<'a, T>> {
-        Ok(ComplexMatrices { re: Matrices::of(re)?, im: Matrices::of(im)? })
-    }
-
-    /// Returns one matrix.
-    pub(crate) fn get(&self, index: usize) -> Mat<T::Complex> {
-        let (re, im) = (self.re.get(index), self.im.get(index));
-        Mat::from_fn(self.re.rows, self.re.cols, |i, j| T::complex(re[(i, j)], im[(i, j)]))
-    }
-
-    /// Returns whether both parts of all elements of one matrix are finite.
-    pub(crate) fn is_finite(&self, index: usize) -> bool {
-        self.re.is_finite(index) && self.im.is_finite(index)
     }
 }
 
@@ -222,10 +259,9 @@ pub(crate) fn joined<T: Element>(
     TensorData::new(parts.into_iter().flatten().collect(), shape)
 }
 
-/// Concatenates complex results of all matrices to tensors of real and imaginary parts.
-pub(crate) fn joined_complex<T: Scalar>(parts: Vec<Vec<T>>, shape: Shape) -> Result<[TensorData; 2]> {
-    let part = |of: fn(&T) -> T::Real| TensorData::new(parts.iter().flatten().map(of).collect(), shape);
-    Ok([part(real)?, part(imag)?])
+/// Lists the tensors of several results.
+pub(crate) fn listed<const N: usize>(results: [Vec<TensorData>; N]) -> Vec<TensorData> {
+    results.into_iter().flatten().collect()
 }
 
 /// Unzips two results per matrix.

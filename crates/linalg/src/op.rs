@@ -14,24 +14,11 @@ mod solve;
 mod svd;
 mod triangular;
 
-pub(crate) use cholesky::Cholesky;
-pub(crate) use complex::{
-    ComplexCholesky, ComplexCofactor, ComplexDet, ComplexEig, ComplexEigh, ComplexEigvalsh, ComplexInverse,
-    ComplexQr, ComplexSlogdet, ComplexSolve, ComplexSolveTriangular, ComplexSvd, ComplexSvdvals,
-};
-pub(crate) use determinant::{Cofactor, Det, Slogdet};
-pub(crate) use eig::Eig;
-pub(crate) use eigh::{Eigh, Eigvalsh};
-pub(crate) use exp::MatrixExp;
-pub(crate) use ldl::{LdlFactor, LdlSolve, LdlUnpack, ldl_pivots_fit};
-pub(crate) use lu::{LuFactor, RowOrder, permutation, pivots_fit, unpack};
-pub(crate) use pinv::{Lstsq, Pinv};
-pub(crate) use qr::Qr;
-pub(crate) use solve::{Inverse, Solve};
-pub(crate) use svd::{Svd, Svdvals};
-pub(crate) use triangular::SolveTriangular;
+pub(crate) use complex::ComplexOp;
+pub(crate) use ldl::ldl_pivots_fit;
+pub(crate) use lu::{permutation, pivots_fit, unpack};
 
-use crate::host::Real;
+use crate::host::Number;
 use kiln_ir::{
     Custom, CustomOp, DType, Error, Op, OperandType, Operands, Result, ResultTypes, Shape, TensorData,
     TensorType, Var, infer,
@@ -45,32 +32,170 @@ const NAMESPACE: &str = "linalg::";
 /// The gradients of the operands, in order.
 pub(crate) type Gradients<'e> = Result<Vec<Option<Var<'e>>>>;
 
-/// An op on matrices of `f32` or `f64`.
-pub(crate) trait MatrixOp: fmt::Debug + Send + Sync + Sized + 'static {
+/// The text form of an op.
+pub(crate) trait OpText: fmt::Debug + Send + Sync + Sized + 'static {
     /// The full name: [`NAMESPACE`] and the name in messages.
     const NAME: &'static str;
 
     /// Returns the attributes as text.
-    fn attributes(&self) -> String {
-        String::new()
-    }
+    fn attributes(&self) -> String;
 
-    /// Parses the attributes that [`attributes`](MatrixOp::attributes) writes; `None` if they are invalid.
+    /// Parses the attributes that [`attributes`](OpText::attributes) writes; `None` if they are invalid.
     fn parse(attributes: &str) -> Option<Self>;
-
-    /// Infers the types of the results, after checking the operands.
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes>;
-
-    /// Computes the results. The operand types were accepted by inference.
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>>;
-
-    /// Computes the gradients of the operands.
-    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e>;
 
     /// Returns the name in messages.
     fn short_name() -> &'static str {
         Self::NAME.strip_prefix(NAMESPACE).unwrap_or(Self::NAME)
     }
+}
+
+/// An op on matrices of `f32` or `f64`.
+pub(crate) trait MatrixOp: OpText {
+    /// Infers the types of the results, after checking the operands.
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes>;
+
+    /// Computes the results. The operand types were accepted by inference.
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>>;
+
+    /// Computes the gradients of the operands.
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e>;
+}
+
+/// Declares an op by its name and attributes.
+macro_rules! matrix_op {
+    ($(#[$doc:meta])* $op:ident $name:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $op;
+
+        impl OpText for $op {
+            const NAME: &'static str = $name;
+
+            fn attributes(&self) -> String {
+                String::new()
+            }
+
+            fn parse(attributes: &str) -> Option<Self> {
+                attributes.is_empty().then_some($op)
+            }
+        }
+    };
+    ($(#[$doc:meta])* $op:ident $name:literal {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $format:literal,)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $op {
+            $($(#[$field_doc])* pub(crate) $field: $type,)+
+        }
+
+        impl OpText for $op {
+            const NAME: &'static str = $name;
+
+            fn attributes(&self) -> String {
+                [$(format!(concat!(stringify!($field), "=", $format), self.$field)),+].join(" ")
+            }
+
+            fn parse(attributes: &str) -> Option<Self> {
+                Some($op { $($field: attribute(attributes, stringify!($field))?),+ })
+            }
+        }
+    };
+}
+
+/// Declares all ops. `complex` marks those that [`ComplexOp`] applies to complex matrices.
+macro_rules! matrix_ops {
+    ($($(#[$doc:meta])* $op:ident $name:literal $({ $($attributes:tt)* })? $(, complex $complex:literal)?;)*) => {
+        $(
+            matrix_op! { $(#[$doc])* $op $name $({ $($attributes)* })? }
+
+            $(impl complex::ComplexName for $op {
+                const COMPLEX_NAME: &'static str = $complex;
+            })?
+        )*
+
+        fn register_all() {
+            $(
+                register_one::<$op>();
+                $({
+                    const _: &str = $complex;
+                    register_one::<ComplexOp<$op>>();
+                })?
+            )*
+        }
+    };
+}
+
+matrix_ops! {
+    /// `(A) -> L`: `A = L Lᵀ` for symmetric positive definite matrices. Reads the lower triangle.
+    Cholesky "linalg::cholesky", complex "linalg::complex_cholesky";
+    /// `(A, B) -> X`: `A X = B`. Reads one triangle of `A`, without its diagonal if that is taken to be ones. A zero on the
+    /// diagonal results in infinities and NaNs.
+    SolveTriangular "linalg::solve_triangular" {
+        /// Whether the upper triangle is read.
+        upper: bool = "{}",
+        /// Whether the diagonal is taken to be ones.
+        unit: bool = "{}",
+    }, complex "linalg::complex_solve_triangular";
+    /// `(A) -> (LU, pivots)`: `A = P L U` with `L` and `U` in one matrix, and LAPACK's pivots, counted from 1: row `i` was
+    /// exchanged with row `pivots[i] - 1`.
+    LuFactor "linalg::lu_factor";
+    /// `(pivots) -> order`: the row of the matrix for each row of the factors.
+    RowOrder "linalg::row_order" {
+        /// Number of rows.
+        rows: usize = "{}",
+    };
+    /// `(A, B) -> X`: `A X = B`.
+    Solve "linalg::solve", complex "linalg::complex_solve";
+    /// `(A) -> A⁻¹`.
+    Inverse "linalg::inverse" {
+        /// Whether a singular matrix returns infinities instead of an error.
+        infinite: bool = "{}",
+    }, complex "linalg::complex_inverse";
+    /// `(A) -> det A`, `[..]`.
+    Det "linalg::det", complex "linalg::complex_det";
+    /// `(A) -> det(A) A⁻ᵀ`: the cofactor matrix, for singular matrices too.
+    Cofactor "linalg::cofactor", complex "linalg::complex_cofactor";
+    /// `(A) -> (sign, ln |det A|)`, each `[..]`.
+    Slogdet "linalg::slogdet", complex "linalg::complex_slogdet";
+    /// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
+    Qr "linalg::qr" {
+        /// Whether `Q` is square. Otherwise it has `min(m, n)` columns.
+        complete: bool = "{}",
+    }, complex "linalg::complex_qr";
+    /// `(A) -> (U, S, Vᵀ)`: `A = U diag(S) Vᵀ`, singular values in descending order.
+    Svd "linalg::svd" {
+        /// Whether `U` and `V` are square. Otherwise they have `min(m, n)` columns.
+        full: bool = "{}",
+    }, complex "linalg::complex_svd";
+    /// `(A) -> S`: the singular values in descending order.
+    Svdvals "linalg::svdvals", complex "linalg::complex_svdvals";
+    /// `(A) -> (values, V)`: `A = V diag(values) Vᵀ`, values ascending. Reads the lower triangle.
+    Eigh "linalg::eigh", complex "linalg::complex_eigh";
+    /// `(A) -> values`: the eigenvalues, ascending. Reads the lower triangle.
+    Eigvalsh "linalg::eigvalsh", complex "linalg::complex_eigvalsh";
+    /// `(A) -> (re w, im w, re V, im V)`: `A V = V diag(w)`, columns of norm 1 whose largest element is real.
+    Eig "linalg::eig", complex "linalg::complex_eig";
+    /// `(A) -> A⁺`, `[.., n, m]`: the Moore-Penrose inverse. Singular values up to `max(atol, rtol * maximum)` are treated
+    /// as zero.
+    Pinv "linalg::pinv" {
+        atol: f64 = "{:e}",
+        rtol: f64 = "{:e}",
+    };
+    /// `(A, B) -> (X, S)`: the minimum-norm least-squares solution of `A X = B`, and the singular values of `A`.
+    Lstsq "linalg::lstsq" {
+        /// Singular values up to this factor times the largest are treated as zero.
+        rcond: f64 = "{:e}",
+    };
+    /// `(A) -> exp(A)`.
+    MatrixExp "linalg::matrix_exp";
+    /// `(A) -> (LD, pivots)`: `L` and `D` of symmetric matrices in the lower triangle, and LAPACK's pivots. Reads the lower
+    /// triangle.
+    LdlFactor "linalg::ldl_factor";
+    /// `(LD, pivots) -> (L, D)`: `A = L D Lᵀ`, with the row exchanges in `L`.
+    LdlUnpack "linalg::ldl_unpack";
+    /// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` results in infinities and NaNs.
+    LdlSolve "linalg::ldl_solve";
 }
 
 /// Wraps a [`MatrixOp`] as a custom op for engines.
@@ -138,42 +263,7 @@ pub(crate) fn run_one<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Var
 /// ```
 pub fn register() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        register_one::<Cholesky>();
-        register_one::<SolveTriangular>();
-        register_one::<LuFactor>();
-        register_one::<RowOrder>();
-        register_one::<Solve>();
-        register_one::<Inverse>();
-        register_one::<Det>();
-        register_one::<Cofactor>();
-        register_one::<Slogdet>();
-        register_one::<Qr>();
-        register_one::<Svd>();
-        register_one::<Svdvals>();
-        register_one::<Eigh>();
-        register_one::<Eigvalsh>();
-        register_one::<Eig>();
-        register_one::<Pinv>();
-        register_one::<Lstsq>();
-        register_one::<MatrixExp>();
-        register_one::<LdlFactor>();
-        register_one::<LdlUnpack>();
-        register_one::<LdlSolve>();
-        register_one::<ComplexCholesky>();
-        register_one::<ComplexSolveTriangular>();
-        register_one::<ComplexSolve>();
-        register_one::<ComplexInverse>();
-        register_one::<ComplexDet>();
-        register_one::<ComplexCofactor>();
-        register_one::<ComplexSlogdet>();
-        register_one::<ComplexQr>();
-        register_one::<ComplexSvd>();
-        register_one::<ComplexSvdvals>();
-        register_one::<ComplexEigh>();
-        register_one::<ComplexEigvalsh>();
-        register_one::<ComplexEig>();
-    });
+    ONCE.call_once(register_all);
 }
 
 fn register_one<O: MatrixOp>() {
@@ -184,11 +274,6 @@ fn register_one<O: MatrixOp>() {
             Err(Error::value(O::NAME, problem).hint("write them in the form of `CustomOp::attributes`"))
         }
     });
-}
-
-/// Parses an op without attributes.
-pub(crate) fn bare<O>(attributes: &str, op: O) -> Option<O> {
-    attributes.is_empty().then_some(op)
 }
 
 /// Parses the value of the attribute `name=value` in a space-separated list.

@@ -1,5 +1,22 @@
 //! The functions for typed tensors, which call those of [`any`](crate::any).
 
+/// Defines functions that forward to the function of `any` of the same name. A row is the doc comment and the signature,
+/// with generic parameters in brackets. Tensor arguments are marked `as any`.
+macro_rules! functions {
+    (@ $arg:ident) => { $arg };
+    (@ $arg:ident any) => { $arg.into_any() };
+    ($(
+        $(#[$doc:meta])*
+        pub fn $name:ident[$($generics:tt)*]($($arg:ident: $ty:ty $(as $any:ident)?),+ $(,)?) -> $out:ty;
+    )*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<$($generics)*>($($arg: $ty),+) -> $out {
+            $crate::typed::typed(any::$name($(functions!(@ $arg $($any)?)),+))
+        }
+    )*};
+}
+
 pub mod complex;
 mod decomposition;
 mod determinant;
@@ -20,26 +37,63 @@ pub use solve::{
 };
 
 use kiln_ir::Result;
-use kiln_tensor::{AnyTensor, Backend, Float, Kind, Tensor};
+use kiln_tensor::{AnyComplex, AnyTensor, Backend, Kind, Tensor};
 
 /// Real and imaginary part of a complex tensor, as [`eig`] returns them. [`kiln_tensor::Complex::new`] combines them
 /// into the operand type of [`complex`](mod@complex).
 pub type Complex<B, const D: usize> = (Tensor<B, D>, Tensor<B, D>);
 
-/// Returns the typed tensor, or panics with the error at the caller's line.
+/// Returns the typed result, or panics with the error at the caller's line.
 #[track_caller]
-fn typed<B: Backend, const D: usize, K: Kind>(any: Result<AnyTensor>) -> Tensor<B, D, K> {
-    match any {
+fn typed<T: Typed>(result: Result<T::Any>) -> T {
+    T::typed(done(result))
+}
+
+/// The typed form of results of [`any`](crate::any).
+trait Typed: Sized {
+    type Any;
+
+    #[track_caller]
+    fn typed(any: Self::Any) -> Self;
+}
+
+impl<B: Backend, const D: usize, K: Kind> Typed for Tensor<B, D, K> {
+    type Any = AnyTensor;
+
+    #[track_caller]
+    fn typed(any: AnyTensor) -> Self {
         // A scalar may also be a tensor of shape `[1]`, like that of a sum.
-        Ok(number) if number.rank() == 0 && D == 1 => Tensor::from_any(done(number.reshape([1]))),
-        Ok(any) => Tensor::from_any(any),
-        Err(error) => fail(&error),
+        Tensor::from_any(if any.rank() == 0 && D == 1 { done(any.reshape([1])) } else { any })
     }
 }
 
-#[track_caller]
-fn pair<B: Backend, const D: usize>((re, im): (AnyTensor, AnyTensor)) -> Complex<B, D> {
-    (typed(Ok(re)), typed::<B, D, Float>(Ok(im)))
+impl<B: Backend, const D: usize> Typed for kiln_tensor::Complex<B, D> {
+    type Any = AnyComplex;
+
+    #[track_caller]
+    fn typed(any: AnyComplex) -> Self {
+        let (re, im) = any.into_parts();
+        kiln_tensor::Complex::new(typed(Ok(re)), typed(Ok(im)))
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident)+);)*) => {$(
+        impl<$($part: Typed),+> Typed for ($($part,)+) {
+            type Any = ($($part::Any,)+);
+
+            #[track_caller]
+            #[allow(non_snake_case, reason = "a part has the name of its type")]
+            fn typed(($($part,)+): Self::Any) -> Self {
+                ($($part::typed($part),)+)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (T U);
+    (T U V);
 }
 
 #[track_caller]

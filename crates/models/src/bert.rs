@@ -13,7 +13,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 
 use crate::decoding::{join_heads, split_heads};
 use crate::error::Result;
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported};
+use crate::hugging_face::{Fields, check_divisor, check_layers, check_number, parse, unsupported};
 use crate::layers::FirstValues;
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
@@ -207,14 +207,8 @@ impl BertConfig {
 
     /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
-        let (heads, width) = (self.num_attention_heads, self.hidden_size);
-        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
-        if heads == 0 || !width.is_multiple_of(heads) {
-            return fail("num_attention_heads", heads, format!("a divisor of hidden_size = {width}"));
-        }
-        if self.num_hidden_layers > MAX_LAYERS {
-            return fail("num_hidden_layers", self.num_hidden_layers, format!("at most {MAX_LAYERS}"));
-        }
+        check_divisor("num_attention_heads", self.num_attention_heads, ("hidden_size", self.hidden_size))?;
+        check_layers("num_hidden_layers", self.num_hidden_layers)?;
         check_number("layer_norm_eps", self.layer_norm_eps)
     }
 

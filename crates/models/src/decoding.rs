@@ -8,9 +8,9 @@ use std::fmt;
 use kiln_nn::attention::RotaryEncoding;
 use kiln_tensor::module::{self, AttentionMask, AttentionOptions, Causal};
 use kiln_tensor::{Backend, Bool, DType, Int, Tensor, UpdateMode, activation, s};
-use kiln_text::GenerationCache;
+use kiln_text::{GenerationCache, LogitsOf};
 
-/// The least number of keys that attention to a cache covers. The number doubles as the cache fills, so that a
+/// The minimum number of keys that attention to a cache covers. The number doubles as the cache fills, so that a
 /// sequence needs few shapes.
 const MIN_KEYS: usize = 256;
 
@@ -442,6 +442,18 @@ impl<B: Backend> RotaryRows<B> {
         let half = x.dims()[3] / 2;
         let [first, second] = [0, half].map(|start| x.clone().narrow(3, start, half));
         x * self.cos.clone() + Tensor::cat(vec![second, first], 3) * self.sin.clone()
+    }
+}
+
+/// Returns the features at the positions whose logits are computed.
+#[track_caller]
+pub(crate) fn positions_of<B: Backend>(logits: LogitsOf, x: Tensor<B, 3>) -> Tensor<B, 3> {
+    match logits {
+        LogitsOf::Last => {
+            let length = x.dims()[1];
+            x.narrow(1, length - 1, 1)
+        }
+        LogitsOf::All => x,
     }
 }
 

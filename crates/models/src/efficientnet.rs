@@ -6,14 +6,18 @@ use std::path::Path;
 
 use kiln_backends::Dyn;
 use kiln_nn::{
-    BatchNorm, BatchNormConfig, Config, Conv2d, Conv2dConfig, Dropout, DropoutConfig, Initializer, Linear,
-    LinearConfig, Module, PaddingConfig2d,
+    BatchNorm, BatchNormConfig, Config, Conv2d, Dropout, DropoutConfig, Initializer, Linear, LinearConfig,
+    Module, PaddingConfig2d,
 };
 use kiln_tensor::{Backend, Tensor, activation};
 
 use crate::error::Result;
 use crate::image::{ImagePreprocessor, Interpolation};
+use crate::layers::convolution;
 use crate::loading::load_file;
+
+/// The padding of convolutions.
+const SAME: PaddingConfig2d = PaddingConfig2d::Same;
 
 /// Settings of an [`EfficientNetLite`] model.
 ///
@@ -134,10 +138,10 @@ impl EfficientNetLiteConfig {
             }
         }
         EfficientNetLite {
-            conv_stem: convolution([3, STEM], 3, 2, 1, weights, device),
+            conv_stem: convolution([3, STEM], [3, 2], SAME, 1, weights, device),
             bn0: norm(STEM, device),
             blocks,
-            conv_head: convolution([input, HEAD], 1, 1, 1, weights, device),
+            conv_head: convolution([input, HEAD], [1, 1], SAME, 1, weights, device),
             bn1: norm(HEAD, device),
             dropout: DropoutConfig::new(self.dropout_rate).init(),
             fc: LinearConfig::new(HEAD, self.num_classes).with_initializer(classifier).init(device),
@@ -274,11 +278,11 @@ impl<B: Backend> MbConvBlock<B> {
         let wide = input * expand;
         let expands = expand != 1;
         MbConvBlock {
-            expand_conv: expands.then(|| convolution([input, wide], 1, 1, 1, weights, device)),
+            expand_conv: expands.then(|| convolution([input, wide], [1, 1], SAME, 1, weights, device)),
             bn0: expands.then(|| norm(wide, device)),
-            depthwise_conv: convolution([wide, wide], kernel, stride, wide, weights, device),
+            depthwise_conv: convolution([wide, wide], [kernel, stride], SAME, wide, weights, device),
             bn1: norm(wide, device),
-            project_conv: convolution([wide, output], 1, 1, 1, weights, device),
+            project_conv: convolution([wide, output], [1, 1], SAME, 1, weights, device),
             bn2: norm(output, device),
             is_residual: stride == 1 && input == output,
         }
@@ -298,23 +302,6 @@ impl<B: Backend> MbConvBlock<B> {
             None => x,
         }
     }
-}
-
-fn convolution<B: Backend>(
-    channels: [usize; 2],
-    kernel: usize,
-    stride: usize,
-    groups: usize,
-    weights: Initializer,
-    device: &B::Device,
-) -> Conv2d<B> {
-    Conv2dConfig::new(channels, [kernel, kernel])
-        .with_stride([stride, stride])
-        .with_groups(groups)
-        .with_padding(PaddingConfig2d::Same)
-        .with_bias(false)
-        .with_initializer(weights)
-        .init(device)
 }
 
 fn norm<B: Backend>(channels: usize, device: &B::Device) -> BatchNorm<B> {

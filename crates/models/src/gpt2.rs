@@ -7,12 +7,14 @@ use kiln_nn::transformer::FeedForwardActivation;
 use kiln_nn::{Config, Embedding, LayerNorm, Module, Projection, TokenEmbedding};
 use kiln_store::{DTypePolicy, Weights};
 use kiln_tensor::{Backend, Int, Tensor};
-use kiln_text::{LanguageModel, LogitsOf, TokenInput};
+use kiln_text::{LanguageModel, TokenInput};
 
-use crate::decoding::{CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, split_heads};
+use crate::decoding::{
+    CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, positions_of, split_heads,
+};
 use crate::error::Result;
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported};
-use crate::layers::{FirstValues, match_embedding, match_projection};
+use crate::hugging_face::{Fields, check_divisor, check_layers, check_number, parse, unsupported};
+use crate::layers::{FirstValues, match_ends, match_projection};
 use crate::llama::activation_named;
 use crate::loading::{OpenOptions, load, open_folder, stored_name};
 
@@ -169,14 +171,8 @@ impl Gpt2Config {
 
     /// Returns an error unless the heads divide the features, and the epsilon is in its range.
     fn check(&self) -> Result<()> {
-        let (heads, width) = (self.n_head, self.n_embd);
-        let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
-        if heads == 0 || !width.is_multiple_of(heads) {
-            return fail("n_head", heads, format!("a divisor of n_embd = {width}"));
-        }
-        if self.n_layer > MAX_LAYERS {
-            return fail("n_layer", self.n_layer, format!("at most {MAX_LAYERS}"));
-        }
+        check_divisor("n_head", self.n_head, ("n_embd", self.n_embd))?;
+        check_layers("n_layer", self.n_layer)?;
         check_number("layer_norm_epsilon", self.layer_norm_epsilon)
     }
 
@@ -277,10 +273,8 @@ impl<B: Backend> Gpt2<B> {
 
     /// Prepares the layers for the quantised blocks of a file. Blocks cannot be transposed.
     fn match_blocks(&mut self, order: WeightOrder, weights: &Weights, device: &B::Device) {
-        match_embedding(&mut self.transformer.wte, "transformer.wte", weights, device);
-        if let Some(head) = &mut self.lm_head {
-            match_projection(head, "lm_head", weights, device);
-        }
+        let embedding = ("transformer.wte", &mut self.transformer.wte);
+        match_ends(embedding, &mut self.lm_head, weights, device);
         if order == WeightOrder::InOut {
             return;
         }
@@ -308,13 +302,7 @@ impl<B: Backend> Gpt2<B> {
     pub fn forward_cache(&self, input: TokenInput<B>, cache: &mut DecoderCache<B>) -> Tensor<B, 3> {
         let logits = input.logits;
         let x = self.hidden_states(input, Some(cache));
-        self.logits(match logits {
-            LogitsOf::Last => {
-                let length = x.dims()[1];
-                x.narrow(1, length - 1, 1)
-            }
-            LogitsOf::All => x,
-        })
+        self.logits(positions_of(logits, x))
     }
 
     /// Returns the output of the last layer before its normalisation, `[batch, length, n_embd]`.
@@ -327,12 +315,8 @@ impl<B: Backend> Gpt2<B> {
             Some(cache) => {
                 let (pass, layers) = cache.pass(dims, padding.clone(), None);
                 let x = self.positioned(x, &pass, padding, &device);
-                let layers = layers.iter_mut().map(Some);
-                self.transformer
-                    .h
-                    .iter()
-                    .zip(layers)
-                    .fold(x, |x, (layer, cache)| layer.forward(x, &pass, cache))
+                let layers = self.transformer.h.iter().zip(layers);
+                layers.fold(x, |x, (layer, cache)| layer.forward(x, &pass, Some(cache)))
             }
             None => {
                 self.check_length(length);

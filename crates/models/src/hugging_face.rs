@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::error::{ModelError, Result};
 
 /// Limit on the number of layers: larger numbers are damage.
-pub(crate) const MAX_LAYERS: usize = 1024;
+const MAX_LAYERS: usize = 1024;
 
 /// Limit on integers, so that no product of two of them overflows. It is above the sizes of all models.
 const MAX_INTEGER: u64 = 1 << 24;
@@ -204,6 +204,22 @@ pub(crate) fn wrong(field: &str, found: Option<&Value>, expected: &str) -> Model
         Some(Value::String(text)) => format!("`{}`", text.chars().take(80).collect::<String>()),
     };
     invalid(field, found, expected)
+}
+
+/// Returns an error unless a number divides that of another field.
+pub(crate) fn check_divisor(field: &str, divisor: usize, (other, number): (&str, usize)) -> Result<()> {
+    if divisor == 0 || !number.is_multiple_of(divisor) {
+        return Err(invalid(field, divisor, format!("a divisor of {other} = {number}")));
+    }
+    Ok(())
+}
+
+/// Returns an error if there are too many layers.
+pub(crate) fn check_layers(field: &str, layers: usize) -> Result<()> {
+    if layers > MAX_LAYERS {
+        return Err(invalid(field, layers, format!("at most {MAX_LAYERS}")));
+    }
+    Ok(())
 }
 
 /// Returns the error of a field with an invalid value.

@@ -1,12 +1,31 @@
 //! The first values of parameters, and layers whose weights may be quantised blocks.
 
 use kiln_nn::{
-    BlockEmbedding, BlockLinear, Embedding, Initializer, LayerNorm, Linear, Param, Projection, TokenEmbedding,
+    BlockEmbedding, BlockLinear, Conv2d, Conv2dConfig, Embedding, Initializer, LayerNorm, Linear,
+    PaddingConfig2d, Param, Projection, TokenEmbedding,
 };
 use kiln_store::Weights;
 use kiln_tensor::{Backend, BlockFormat, DType, Int, Tensor};
 
 use crate::loading::stored_name;
+
+/// Returns a convolution without bias for images, with square windows.
+pub(crate) fn convolution<B: Backend>(
+    channels: [usize; 2],
+    [kernel, stride]: [usize; 2],
+    padding: impl Into<PaddingConfig2d>,
+    groups: usize,
+    weights: Initializer,
+    device: &B::Device,
+) -> Conv2d<B> {
+    Conv2dConfig::new(channels, [kernel, kernel])
+        .with_stride([stride, stride])
+        .with_groups(groups)
+        .with_padding(padding)
+        .with_bias(false)
+        .with_initializer(weights)
+        .init(device)
+}
 
 /// The first values of the parameters of a model.
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +138,21 @@ pub(crate) fn match_projection<B: Backend>(
     }
 }
 
+/// Prepares the embeddings of tokens, with their name, and the head of a language model for weights.
+pub(crate) fn match_ends<B: Backend>(
+    (name, embedding): (&str, &mut TokenEmbedding<B>),
+    head: &mut Option<Projection<B>>,
+    weights: &Weights,
+    device: &B::Device,
+) {
+    match_embedding(embedding, name, weights, device);
+    if let Some(head) = head {
+        match_projection(head, "lm_head", weights, device);
+    }
+}
+
 /// Prepares an embedding for weights: for quantised blocks if the file has such. `name` is that of the embedding.
-pub(crate) fn match_embedding<B: Backend>(
+fn match_embedding<B: Backend>(
     embedding: &mut TokenEmbedding<B>,
     name: &str,
     weights: &Weights,

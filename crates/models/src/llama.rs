@@ -21,13 +21,13 @@ use kiln_nn::transformer::FeedForwardActivation;
 use kiln_nn::{Module, Param, Projection, TokenEmbedding};
 use kiln_store::{DTypePolicy, Weights};
 use kiln_tensor::{Backend, DType, Int, Tensor, module};
-use kiln_text::{LanguageModel, LogitsOf, TokenInput};
+use kiln_text::{LanguageModel, TokenInput};
 
 use crate::decoding::{
-    CacheShape, DecoderCache, LayerCache, Pass, RotaryTable, Scores, join_heads, split_heads,
+    CacheShape, DecoderCache, LayerCache, Pass, RotaryTable, Scores, join_heads, positions_of, split_heads,
 };
 use crate::error::Result;
-use crate::layers::{FirstValues, match_embedding, match_projection};
+use crate::layers::{FirstValues, match_ends, match_projection};
 use crate::loading::{OpenOptions, load, open_folder};
 
 /// A causal language model of the Llama family. The names of the parameters are those of Hugging Face's files.
@@ -203,10 +203,8 @@ impl<B: Backend> Llama<B> {
 
     /// Prepares the layers for the quantised blocks of a file.
     fn match_blocks(&mut self, weights: &Weights, device: &B::Device) {
-        match_embedding(&mut self.model.embed_tokens, "model.embed_tokens", weights, device);
-        if let Some(head) = &mut self.lm_head {
-            match_projection(head, "lm_head", weights, device);
-        }
+        let embedding = ("model.embed_tokens", &mut self.model.embed_tokens);
+        match_ends(embedding, &mut self.lm_head, weights, device);
         for (index, layer) in self.model.layers.iter_mut().enumerate() {
             let (attention, mlp) = (&mut layer.self_attn, &mut layer.mlp);
             let projections = [
@@ -241,13 +239,7 @@ impl<B: Backend> Llama<B> {
     pub fn forward_cache(&self, input: TokenInput<B>, cache: &mut DecoderCache<B>) -> Tensor<B, 3> {
         let logits = input.logits;
         let x = self.hidden_states(input, Some(cache));
-        self.logits(match logits {
-            LogitsOf::Last => {
-                let length = x.dims()[1];
-                x.narrow(1, length - 1, 1)
-            }
-            LogitsOf::All => x,
-        })
+        self.logits(positions_of(logits, x))
     }
 
     /// Returns the output of the last layer before its normalisation, `[batch, length, hidden_size]`.
@@ -265,12 +257,8 @@ impl<B: Backend> Llama<B> {
         match cache {
             Some(cache) => {
                 let (pass, layers) = cache.pass(dims, input.padding, window);
-                let layers = layers.iter_mut().map(Some);
-                self.model
-                    .layers
-                    .iter()
-                    .zip(layers)
-                    .fold(x, |x, (layer, cache)| layer.forward(x, &pass, cache))
+                let layers = self.model.layers.iter().zip(layers);
+                layers.fold(x, |x, (layer, cache)| layer.forward(x, &pass, Some(cache)))
             }
             None => {
                 let rotary = self.rotary_table(length, self.model.norm.weight.dtype(), &device);

@@ -28,6 +28,16 @@ pub enum CausalLanguageModel<B: Backend = Dyn> {
     Gpt2(Box<Gpt2<B>>),
 }
 
+/// Evaluates an expression of the model of either architecture.
+macro_rules! each {
+    ($self:expr, $model:ident => $value:expr) => {
+        match $self {
+            CausalLanguageModel::Llama($model) => $value,
+            CausalLanguageModel::Gpt2($model) => $value,
+        }
+    };
+}
+
 /// A language model with its tokenizer, chat template and settings of generation.
 ///
 /// ```no_run
@@ -187,47 +197,29 @@ impl<B: Backend> LanguageModel<B> for CausalLanguageModel<B> {
 
     #[track_caller]
     fn new_cache(&self, batch: usize, max_length: usize) -> DecoderCache<B> {
-        match self {
-            CausalLanguageModel::Llama(model) => model.new_cache(batch, max_length),
-            CausalLanguageModel::Gpt2(model) => model.new_cache(batch, max_length),
-        }
+        each!(self, model => model.new_cache(batch, max_length))
     }
 
     #[track_caller]
     fn forward(&self, input: TokenInput<B>, cache: &mut DecoderCache<B>) -> Tensor<B, 3> {
-        match self {
-            CausalLanguageModel::Llama(model) => model.forward_cache(input, cache),
-            CausalLanguageModel::Gpt2(model) => model.forward_cache(input, cache),
-        }
+        each!(self, model => model.forward_cache(input, cache))
     }
 
     fn vocabulary_size(&self) -> usize {
-        match self {
-            CausalLanguageModel::Llama(model) => model.vocabulary_size(),
-            CausalLanguageModel::Gpt2(model) => model.vocabulary_size(),
-        }
+        each!(self, model => model.vocabulary_size())
     }
 
     fn max_length(&self) -> usize {
-        match self {
-            CausalLanguageModel::Llama(model) => model.max_length(),
-            CausalLanguageModel::Gpt2(model) => model.max_length(),
-        }
+        each!(self, model => model.max_length())
     }
 
     fn device(&self) -> B::Device {
-        match self {
-            CausalLanguageModel::Llama(model) => model.device(),
-            CausalLanguageModel::Gpt2(model) => model.device(),
-        }
+        each!(self, model => model.device())
     }
 }
 
 impl<B: Backend> fmt::Display for CausalLanguageModel<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CausalLanguageModel::Llama(model) => fmt::Display::fmt(model, f),
-            CausalLanguageModel::Gpt2(model) => fmt::Display::fmt(model, f),
-        }
+        each!(self, model => fmt::Display::fmt(model, f))
     }
 }

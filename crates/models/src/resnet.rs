@@ -5,14 +5,14 @@ use std::path::Path;
 
 use kiln_backends::Dyn;
 use kiln_nn::{
-    BatchNorm, BatchNormConfig, Config, Conv2d, Conv2dConfig, Initializer, Linear, LinearConfig, Module,
-    plain_data,
+    BatchNorm, BatchNormConfig, Config, Conv2d, Initializer, Linear, LinearConfig, Module, plain_data,
 };
 use kiln_tensor::module::{PoolOptions, max_pool2d};
 use kiln_tensor::{Backend, Tensor, activation};
 
 use crate::error::Result;
 use crate::image::{ImagePreprocessor, Interpolation};
+use crate::layers::convolution;
 use crate::loading::load_file;
 
 /// The kind of residual block.
@@ -129,7 +129,7 @@ impl ResNetConfig {
         };
         let (layer1, layer2, layer3, layer4) = (stage(0), stage(1), stage(2), stage(3));
         ResNet {
-            conv1: convolution([3, self.width], 7, 2, weights, device),
+            conv1: convolution([3, self.width], [7, 2], [3, 3], 1, weights, device),
             bn1: BatchNormConfig::new(self.width).init(device),
             layer1,
             layer2,
@@ -253,7 +253,9 @@ impl<B: Backend> ResNetBlock<B> {
     fn new(kind: ResNetBlockKind, shape: &BlockShape, weights: Initializer, device: &B::Device) -> Self {
         let &BlockShape { input, width, stride, widen } = shape;
         let output = kind.channels(width);
-        let conv = |channels, kernel, stride| convolution(channels, kernel, stride, weights, device);
+        let conv = |channels, kernel, stride| {
+            convolution(channels, [kernel, stride], [kernel / 2; 2], 1, weights, device)
+        };
         let norm = |channels: usize| BatchNormConfig::new(channels).init(device);
         let changes = stride != 1 || input != output;
         let downsample = changes.then(|| (conv([input, output], 1, stride), norm(output)));
@@ -296,19 +298,4 @@ impl<B: Backend> ResNetBlock<B> {
         };
         activation::relu(x + residual)
     }
-}
-
-fn convolution<B: Backend>(
-    channels: [usize; 2],
-    kernel: usize,
-    stride: usize,
-    weights: Initializer,
-    device: &B::Device,
-) -> Conv2d<B> {
-    Conv2dConfig::new(channels, [kernel, kernel])
-        .with_stride([stride, stride])
-        .with_padding([kernel / 2; 2])
-        .with_bias(false)
-        .with_initializer(weights)
-        .init(device)
 }

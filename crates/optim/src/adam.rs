@@ -2,6 +2,7 @@
 
 use crate::config::{check_ranges, optimizer_options};
 use crate::error::Result;
+use crate::math::accumulated;
 use crate::sgd::with_l2_penalty;
 use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_ir::{Binary, Unary};
@@ -87,7 +88,7 @@ pub struct AdamRule {
 
 const FIRST: &str = "exp_avg";
 const SECOND: &str = "exp_avg_sq";
-const GREATEST: &str = "max_exp_avg_sq";
+const MAX_SECOND: &str = "max_exp_avg_sq";
 
 impl UpdateRule for AdamRule {
     fn name(&self) -> &'static str {
@@ -95,7 +96,7 @@ impl UpdateRule for AdamRule {
     }
 
     fn slots(&self) -> &'static [&'static str] {
-        if self.amsgrad { &[FIRST, SECOND, GREATEST] } else { &[FIRST, SECOND] }
+        if self.amsgrad { &[FIRST, SECOND, MAX_SECOND] } else { &[FIRST, SECOND] }
     }
 
     fn slot_code(&self, slot: &str) -> SlotCode {
@@ -139,20 +140,12 @@ impl AdamRule {
     /// The second moment `beta_2 v + (1 - beta_2) g^2`; with AMSGrad, its maximum so far.
     fn second_mean(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
         let share = gradient.clone().mul(gradient)?.binary_scalar(Binary::Mul, 1.0 - self.beta_2)?;
-        let mean = match state.take(SECOND) {
-            None => share,
-            Some(mean) => mean.binary_scalar(Binary::Mul, self.beta_2)?.add(share)?,
-        };
-        state.put(SECOND, mean.clone());
+        let decayed = |mean: AnyTensor, share| mean.binary_scalar(Binary::Mul, self.beta_2)?.add(share);
+        let mean = accumulated(state, SECOND, share, decayed)?;
         if !self.amsgrad {
             return Ok(mean);
         }
-        let greatest = match state.take(GREATEST) {
-            None => mean,
-            Some(greatest) => greatest.binary(Binary::Max, mean)?,
-        };
-        state.put(GREATEST, greatest.clone());
-        Ok(greatest)
+        accumulated(state, MAX_SECOND, mean, |greatest, mean| greatest.binary(Binary::Max, mean))
     }
 }
 

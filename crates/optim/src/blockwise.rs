@@ -11,11 +11,11 @@ use kiln_tensor::{AnyTensor, DType, TensorData, TensorType};
 pub(crate) const BLOCK: usize = 256;
 
 /// Tensors with fewer elements stay in full precision.
-pub(crate) const SMALLEST: usize = 4096;
+pub(crate) const MIN_ELEMENTS: usize = 4096;
 
 /// Whether a tensor is large enough for 8 bits.
 pub(crate) fn is_eligible(ty: TensorType) -> bool {
-    ty.dtype.is_float() && ty.num_elements() >= SMALLEST
+    ty.dtype.is_float() && ty.num_elements() >= MIN_ELEMENTS
 }
 
 /// A tensor in 8 bits: each element is a code times the largest magnitude of its block.

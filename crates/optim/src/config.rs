@@ -1,7 +1,18 @@
 //! The options and constructors that optimizers share.
 
 use crate::error::{OptimError, Result};
+use crate::{ParameterState, StepOptions};
 use kiln_nn::{Config, OutOfRange};
+use kiln_tensor::AnyTensor;
+
+/// The inputs of a rule's `formula`: those of [`UpdateRule::update`](crate::UpdateRule::update), with the gradient
+/// negated if the objective is maximized.
+pub(crate) struct Inputs<'a> {
+    pub(crate) value: &'a AnyTensor,
+    pub(crate) gradient: AnyTensor,
+    pub(crate) state: &'a mut ParameterState,
+    pub(crate) options: StepOptions,
+}
 
 /// Checks the ranges that the options of a configuration declare.
 pub(crate) fn check_ranges(owner: &'static str, config: &impl Config) -> Result<()> {
@@ -78,8 +89,10 @@ macro_rules! optimizer_options {
     };
 }
 
-/// Declares the configuration of an optimizer and its update rule. `check` is a function that checks the options beyond
-/// their ranges.
+/// Declares the configuration of an optimizer and its update rule, whose method `formula` computes the update. `check`
+/// is a function that checks the options beyond their ranges. A slot is a constant, its name in states and its
+/// [`SlotCode`](crate::SlotCode). `momentum` is the option that the momentum of a group replaces. `rule` contains other
+/// methods of the [`UpdateRule`](crate::UpdateRule).
 macro_rules! optimizer {
     (
         $(#[$doc:meta])*
@@ -88,6 +101,9 @@ macro_rules! optimizer {
         $({ $($later:tt)* })?
         $(maximize = $maximize:literal;)?
         $(check = $check:expr;)?
+        $(slots = { $($slot:ident $(= $slot_name:literal)?: $code:ident),+ $(,)? };)?
+        $(momentum = $momentum:ident;)?
+        $(rule { $($method:item)+ })?
     ) => {
         $crate::config::optimizer_options! {
             $(#[$doc])*
@@ -120,21 +136,66 @@ macro_rules! optimizer {
 
         impl $rule {
             const NAME: &'static str = $name;
+
+            $(
+                /// Returns the momentum of a step.
+                fn momentum(&self, options: $crate::StepOptions) -> f64 {
+                    options.momentum.unwrap_or(self.options.$momentum)
+                }
+            )?
+        }
+
+        $($($(const $slot: &str = $slot_name;)?)+)?
+
+        impl $crate::UpdateRule for $rule {
+            fn name(&self) -> &'static str {
+                Self::NAME
+            }
+
+            $(
+                fn slots(&self) -> &'static [&'static str] {
+                    &[$($slot),+]
+                }
+
+                fn slot_code(&self, slot: &str) -> $crate::SlotCode {
+                    match slot {
+                        $($slot => $crate::SlotCode::$code,)+
+                        _ => $crate::SlotCode::Signed,
+                    }
+                }
+            )?
+
+            $(
+                fn weight_decay(&self) -> f64 {
+                    const _: f64 = $decay;
+                    self.options.weight_decay
+                }
+            )?
+
+            $(
+                fn has_momentum(&self) -> bool {
+                    let _ = self.options.$momentum;
+                    true
+                }
+            )?
+
+            $($($method)+)?
+
+            fn update(
+                &self,
+                value: &kiln_tensor::AnyTensor,
+                gradient: kiln_tensor::AnyTensor,
+                state: &mut $crate::ParameterState,
+                options: $crate::StepOptions,
+            ) -> $crate::Result<$crate::Update> {
+                $(
+                    const _: bool = $maximize;
+                    let gradient = if self.options.maximize { gradient.neg()? } else { gradient };
+                )?
+                self.formula($crate::config::Inputs { value, gradient, state, options })
+            }
         }
     };
 }
 
-/// The methods of an [`UpdateRule`](crate::UpdateRule) that return the name and the weight decay.
-macro_rules! name_and_weight_decay {
-    () => {
-        fn name(&self) -> &'static str {
-            Self::NAME
-        }
-
-        fn weight_decay(&self) -> f64 {
-            self.options.weight_decay
-        }
-    };
-}
-
-pub(crate) use {init, name_and_weight_decay, optimizer, optimizer_options};
+pub(crate) use {init, optimizer, optimizer_options};

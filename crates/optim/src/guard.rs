@@ -14,7 +14,7 @@ use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, Recovered, Stack, TensorData};
 
 /// Maximum number of steps with unknown outcome. At this number, the device is waited for.
-const MOST_PENDING: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// The index and call location of a step.
 #[derive(Clone, Copy, Debug)]
@@ -194,9 +194,9 @@ impl Guard {
     }
 
     /// Looks for steps that are known to have been refused, and keeps their errors for [`take`](Guard::take). With `wait`,
-    /// or with [`MOST_PENDING`] steps, it waits for all.
+    /// or with [`MAX_PENDING`] steps, it waits for all.
     pub(crate) fn look(&mut self, wait: bool, states: &mut BTreeMap<ParamId, ParameterState>) {
-        let wait = wait || self.pending.len() >= MOST_PENDING;
+        let wait = wait || self.pending.len() >= MAX_PENDING;
         for pending in core::mem::take(&mut self.pending) {
             let outcome = if wait { Some(pending.wait()) } else { pending.cause.outcome() };
             match outcome {

@@ -38,6 +38,31 @@
 //! | [`Composed`] | `ChainedScheduler` of factors | [`ComposedLrSchedulerConfig`] |
 //! | [`Warmup`], [`Repeat`] | | |
 
+/// Implements the methods of a [`LearningRate`] besides `at` by those of an inner schedule.
+macro_rules! forward_state {
+    (|$this:ident| $inner:expr) => {
+        fn momentum_at(&self, step: u64) -> Option<f64> {
+            let $this = self;
+            $inner.momentum_at(step)
+        }
+
+        fn observe(&mut self, step: u64, metric: f64) {
+            let $this = self;
+            $inner.observe(step, metric);
+        }
+
+        fn state(&self) -> $crate::lr_scheduler::ScheduleState {
+            let $this = self;
+            $inner.state()
+        }
+
+        fn load_state(&mut self, state: &$crate::lr_scheduler::ScheduleState) -> $crate::Result<()> {
+            let $this = self;
+            $inner.load_state(state)
+        }
+    };
+}
+
 mod combine;
 mod config;
 #[doc(hidden)]
@@ -193,21 +218,7 @@ impl<L: LearningRate + ?Sized> LearningRate for Box<L> {
         (**self).at(step)
     }
 
-    fn momentum_at(&self, step: u64) -> Option<f64> {
-        (**self).momentum_at(step)
-    }
-
-    fn observe(&mut self, step: u64, metric: f64) {
-        (**self).observe(step, metric);
-    }
-
-    fn state(&self) -> ScheduleState {
-        (**self).state()
-    }
-
-    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
-        (**self).load_state(state)
-    }
+    forward_state!(|this| **this);
 }
 
 /// A shared schedule. Its state changes only while it has one owner: with several owners,

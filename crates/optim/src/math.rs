@@ -13,18 +13,22 @@ pub(crate) fn ema(
     term: AnyTensor,
     beta: f64,
 ) -> Result<AnyTensor> {
-    let share = term.mul_scalar(1.0 - beta)?;
-    let mean = match state.take(slot) {
-        Some(mean) => mean.mul_scalar(beta)?.add(share)?,
-        None => share,
-    };
-    state.put(slot, mean.clone());
-    Ok(mean)
+    accumulated(state, slot, term.mul_scalar(1.0 - beta)?, |mean, share| mean.mul_scalar(beta)?.add(share))
 }
 
-/// The negative gradient if the objective is maximized.
-pub(crate) fn ascent(gradient: AnyTensor, maximize: bool) -> Result<AnyTensor> {
-    if maximize { Ok(gradient.neg()?) } else { Ok(gradient) }
+/// Stores and returns a term combined with the stored tensor, or the term at the first step.
+pub(crate) fn accumulated(
+    state: &mut ParameterState,
+    slot: &'static str,
+    term: AnyTensor,
+    combine: impl FnOnce(AnyTensor, AnyTensor) -> kiln_tensor::Result<AnyTensor>,
+) -> Result<AnyTensor> {
+    let new = match state.take(slot) {
+        Some(old) => combine(old, term)?,
+        None => term,
+    };
+    state.put(slot, new.clone());
+    Ok(new)
 }
 
 /// The factor of the old value, and the factor of the L2 penalty.

@@ -84,7 +84,7 @@ pub(crate) fn inverse_root(matrix: AnyTensor, order: usize) -> Result<AnyTensor>
 const NEGLIGIBLE: f64 = 3e-7;
 
 /// The largest Frobenius norm of a skew matrix `T`, for which the Newton-Schulz iteration of `I + T` converges.
-const LARGEST_ROTATION: f64 = 1.5;
+const MAX_ROTATION: f64 = 1.5;
 
 /// Newton-Schulz iterations that make a rotation orthogonal.
 const ORTHOGONAL_ITERATIONS: usize = 7;
@@ -100,7 +100,7 @@ pub(crate) fn eigenvectors(matrix: AnyTensor, start: AnyTensor, iterations: usiz
     for _ in 0..iterations {
         let rotated = basis.clone().transpose()?.matmul(matrix.clone())?.matmul(basis.clone())?;
         let skew = tangents(rotated, identity.clone())?;
-        let damping = norm(&skew)?.clamp_min(LARGEST_ROTATION)?.recip()?.mul_scalar(LARGEST_ROTATION)?;
+        let damping = norm(&skew)?.clamp_min(MAX_ROTATION)?.recip()?.mul_scalar(MAX_ROTATION)?;
         basis = basis.matmul(times(skew, damping)?.add(identity.clone())?)?;
         for _ in 0..ORTHOGONAL_ITERATIONS {
             let gram = basis.clone().transpose()?.matmul(basis.clone())?;

@@ -1,9 +1,9 @@
 //! The SGD optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::{OptimError, Result};
 use crate::momentum::{MomentumConfig, SgdMomentum};
-use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use crate::{GradientClipping, ParameterState, PerParameter, Update};
 use kiln_ir::Binary;
 use kiln_tensor::AnyTensor;
 
@@ -33,6 +33,15 @@ optimizer! {
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
     check = check_nesterov;
+    rule {
+        fn slots(&self) -> &'static [&'static str] {
+            if self.options.momentum == 0.0 { &[] } else { &[BUFFER] }
+        }
+
+        fn has_momentum(&self) -> bool {
+            self.options.momentum != 0.0
+        }
+    }
 }
 
 fn check_nesterov(options: &SgdConfig) -> Result<()> {
@@ -75,35 +84,15 @@ impl SgdConfig {
 
 const BUFFER: &str = "momentum_buffer";
 
-impl UpdateRule for SgdRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        if self.options.momentum == 0.0 { &[] } else { &[BUFFER] }
-    }
-
-    fn has_momentum(&self) -> bool {
-        self.options.momentum != 0.0
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient =
-            if self.options.maximize { gradient.binary_scalar(Binary::Mul, -1.0)? } else { gradient };
+impl SgdRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let momentum = options.momentum.unwrap_or(self.options.momentum);
         let direction =
             if momentum == 0.0 { gradient } else { self.with_momentum(momentum, gradient, state)? };
         Ok(Update { keep: 1.0, step: direction.binary_scalar(Binary::Mul, options.learning_rate)? })
     }
-}
 
-impl SgdRule {
     fn with_momentum(
         &self,
         momentum: f64,

@@ -152,14 +152,19 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn not_json(file: &Path, text: &[u8], error: &serde_json::Error) -> StoreError {
+/// Returns the byte offset of an error in a text.
+pub(crate) fn error_offset(text: &[u8], error: &serde_json::Error) -> u64 {
     let lines = text.split(|&byte| byte == b'\n').take(error.line().saturating_sub(1));
     let before: usize = lines.map(|line| line.len() + 1).sum();
-    let place = (before + error.column().saturating_sub(1)).min(text.len());
+    (before + error.column().saturating_sub(1)).min(text.len()) as u64
+}
+
+fn not_json(file: &Path, text: &[u8], error: &serde_json::Error) -> StoreError {
+    let place = error_offset(text, error);
     let problem = error.to_string();
     // Removes line and column within the header: the byte offset is more precise.
     let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-    StoreError::malformed(file, LENGTH_BYTES + place as u64, format!("the header is invalid: {problem}"))
+    StoreError::malformed(file, LENGTH_BYTES + place, format!("the header is invalid: {problem}"))
 }
 
 impl<'de> Deserialize<'de> for Header {

@@ -183,6 +183,27 @@ pub trait AutodiffBackend: Backend {
     }
 }
 
+/// Implements the backends of layers by the method that adds the layer to a stack, and the one that returns the stack
+/// below.
+macro_rules! layers {
+    ($(impl[$($generics:tt)*] $layer:ty: $add:ident($($option:expr)?), $below:ident;)*) => {$(
+        impl<$($generics)*> Backend for $layer {
+            type Device = B::Device;
+            type FloatElem = B::FloatElem;
+            type IntElem = B::IntElem;
+            type BoolElem = B::BoolElem;
+
+            fn stack(device: &B::Device) -> Stack {
+                B::stack(device).$add($($option)?)
+            }
+
+            fn device(stack: &Stack) -> B::Device {
+                B::device(stack.$below().unwrap_or(stack))
+            }
+        }
+    )*};
+}
+
 /// Adds automatic differentiation (reverse mode) to a backend. Nest it for second derivatives:
 /// `Autodiff<Autodiff<Flex>>`.
 ///
@@ -213,21 +234,6 @@ impl CheckpointingStrategy for BalancedCheckpointing {
     const STRATEGY: Checkpointing = Checkpointing::Balanced;
 }
 
-impl<B: Backend, C: CheckpointingStrategy> Backend for Autodiff<B, C> {
-    type Device = B::Device;
-    type FloatElem = B::FloatElem;
-    type IntElem = B::IntElem;
-    type BoolElem = B::BoolElem;
-
-    fn stack(device: &B::Device) -> Stack {
-        B::stack(device).with_autodiff(C::STRATEGY)
-    }
-
-    fn device(stack: &Stack) -> B::Device {
-        B::device(stack.inner().unwrap_or(stack))
-    }
-}
-
 impl<B: Backend, C: CheckpointingStrategy> AutodiffBackend for Autodiff<B, C> {
     type InnerBackend = B;
 }
@@ -242,21 +248,6 @@ pub trait ForwardBackend: Backend {
 /// and its companions create such tensors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forward<B>(PhantomData<B>);
-
-impl<B: Backend> Backend for Forward<B> {
-    type Device = B::Device;
-    type FloatElem = B::FloatElem;
-    type IntElem = B::IntElem;
-    type BoolElem = B::BoolElem;
-
-    fn stack(device: &B::Device) -> Stack {
-        B::stack(device).with_forward()
-    }
-
-    fn device(stack: &Stack) -> B::Device {
-        B::device(stack.below().unwrap_or(stack))
-    }
-}
 
 impl<B: Backend> ForwardBackend for Forward<B> {
     type InnerBackend = B;
@@ -273,21 +264,12 @@ pub trait VmapBackend: Backend {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vmap<B>(PhantomData<B>);
 
-impl<B: Backend> Backend for Vmap<B> {
-    type Device = B::Device;
-    type FloatElem = B::FloatElem;
-    type IntElem = B::IntElem;
-    type BoolElem = B::BoolElem;
-
-    fn stack(device: &B::Device) -> Stack {
-        B::stack(device).with_vmap()
-    }
-
-    fn device(stack: &Stack) -> B::Device {
-        B::device(stack.below().unwrap_or(stack))
-    }
-}
-
 impl<B: Backend> VmapBackend for Vmap<B> {
     type InnerBackend = B;
+}
+
+layers! {
+    impl[B: Backend, C: CheckpointingStrategy] Autodiff<B, C>: with_autodiff(C::STRATEGY), inner;
+    impl[B: Backend] Forward<B>: with_forward(), below;
+    impl[B: Backend] Vmap<B>: with_vmap(), below;
 }

@@ -11,3 +11,4 @@ pub mod module;
 pub mod quantize;
 pub mod signal;
 pub mod stats;
+mod table;

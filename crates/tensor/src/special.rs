@@ -38,7 +38,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use float::widened;
-use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Var};
+use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// A function of one float.
@@ -76,7 +76,7 @@ mod table {
 
             #[cfg(feature = "std")]
             pub(super) fn $register() {
-                $(kiln_ir::Custom::register($name, |_| Ok(kiln_ir::Custom::new(&$constant)));)*
+                $(kiln_ir::Custom::register($name, |_| Ok(super::Function::custom(&$constant)));)*
             }
         };
     }
@@ -157,49 +157,152 @@ pub fn register_special_functions() {
         let order = attributes.parse().map_err(|_| {
             kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is not an integer"))
         })?;
-        Ok(Custom::new(Polygamma(order)))
+        Ok(Polygamma(order).custom())
     });
     Custom::register(MatMulAsFloat8::NAME, |_| Ok(Custom::new(MatMulAsFloat8)));
-    Custom::register(match_precision::MatchPrecision::NAME, |_| {
-        Ok(Custom::new(match_precision::MatchPrecision))
-    });
-    Custom::register(variance::VarianceAbout::NAME, |_| Ok(Custom::new(variance::VarianceAbout)));
+    Custom::register(match_precision::NAME, |_| Ok(match_precision::MatchPrecision.custom()));
+    Custom::register(variance::NAME, |_| Ok(variance::VarianceAbout.custom()));
+}
+
+/// A custom op with one result and a batched form that is the op itself.
+pub(crate) trait Function: fmt::Debug + Copy + Send + Sync + 'static {
+    /// [`CustomOp::is_expression`].
+    const IS_EXPRESSION: bool = false;
+    /// [`CustomOp::is_cheap`].
+    const IS_CHEAP: bool = false;
+    /// [`CustomOp::saved`].
+    const SAVED: Saved = Saved::ALL;
+    /// [`CustomOp::match_precision`].
+    const MATCH_PRECISION: Option<usize> = None;
+
+    fn name(&self) -> &str;
+
+    fn attributes(&self) -> String {
+        String::new()
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes>;
+
+    /// Decomposes the op into simpler ops.
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e>;
+
+    /// [`CustomOp::equivalent`].
+    fn equivalent(&self) -> Option<Op> {
+        None
+    }
+
+    /// Computes the gradients of the operands from that of the result.
+    fn gradients<'e>(&self, inputs: &[Var<'e>], output: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>>;
+
+    /// Returns the custom op.
+    fn custom(self) -> Custom {
+        Custom::new(Special(self))
+    }
+
+    /// Returns the op.
+    fn op(self) -> Op {
+        Op::Custom(self.custom())
+    }
+}
+
+/// A [`Function`] as a custom op.
+#[derive(Clone, Copy)]
+pub(crate) struct Special<F>(pub(crate) F);
+
+impl<F: fmt::Debug> fmt::Debug for Special<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<F: Function> CustomOp for Special<F> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn attributes(&self) -> String {
+        self.0.attributes()
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        self.0.infer(inputs)
+    }
+
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+        Some(alloc::vec![self.0.expand(inputs)])
+    }
+
+    fn equivalent(&self) -> Option<Op> {
+        self.0.equivalent()
+    }
+
+    fn is_expression(&self) -> bool {
+        F::IS_EXPRESSION
+    }
+
+    fn match_precision(&self) -> Option<usize> {
+        F::MATCH_PRECISION
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        Some(Ok(match &gradients[0] {
+            Some(g) => self.0.gradients(inputs, &outputs[0], g),
+            None => inputs.iter().map(|_| None).collect(),
+        }))
+    }
+
+    fn saved(&self) -> Saved {
+        F::SAVED
+    }
+
+    fn is_cheap(&self) -> bool {
+        F::IS_CHEAP
+    }
+
+    fn batched(&self) -> Option<Custom> {
+        Some(Custom::new(*self))
+    }
 }
 
 impl Unary {
     /// Applies the function as one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
-        x.apply(Op::Custom(Custom::new(self)), &[])
+        x.apply(self.op(), &[])
     }
 }
 
 impl Binary {
     /// Applies the function as one op, so that it is differentiated by its own rule.
     fn of<'e>(&'static self, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
-        a.apply(Op::Custom(Custom::new(self)), &[b])
+        a.apply(self.op(), &[b])
     }
 }
 
 impl Polygamma {
     fn of<'e>(self, x: &Var<'e>) -> Var<'e> {
-        x.apply(Op::Custom(Custom::new(self)), &[])
+        x.apply(self.op(), &[])
     }
 }
 
 impl AnyTensor {
     pub(crate) fn special(self, function: &'static Unary) -> Result<AnyTensor> {
-        self.apply(&Op::Custom(Custom::new(function)))
+        self.apply(&function.op())
     }
 
     pub(crate) fn special_pair(self, function: &'static Binary, other: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain(function.name, &other)?;
-        let op = Op::Custom(Custom::new(function));
+        let op = function.op();
         let (a, b) = AnyTensor::matched(&op, self, other)?;
         a.apply_with(&op, [b.into_value().into()])
     }
 
     pub(crate) fn polygamma_of_order(self, order: u32) -> Result<AnyTensor> {
-        self.apply(&Op::Custom(Custom::new(Polygamma(order))))
+        self.apply(&Polygamma(order).op())
     }
 }
 
@@ -215,7 +318,7 @@ macro_rules! shown_by_name {
 
 shown_by_name! { Unary Binary Gate }
 
-impl CustomOp for &'static Unary {
+impl Function for &'static Unary {
     fn name(&self) -> &str {
         self.name
     }
@@ -224,28 +327,18 @@ impl CustomOp for &'static Unary {
         floats(self.name, inputs, 1)
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(*self))
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let x = &inputs[0];
-        Some(alloc::vec![(self.value)(&widened(x)).cast(x.dtype())])
+        (self.value)(&widened(x)).cast(x.dtype())
     }
 
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        outputs: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        let slope = || (self.slope)(&widened(&inputs[0]), &widened(&outputs[0]));
-        let gradient = gradients[0].as_ref().map(|g| (widened(g) * slope()).cast(g.dtype()));
-        Some(Ok(alloc::vec![gradient]))
+    fn gradients<'e>(&self, inputs: &[Var<'e>], output: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        let slope = (self.slope)(&widened(&inputs[0]), &widened(output));
+        alloc::vec![Some((widened(g) * slope).cast(g.dtype()))]
     }
 }
 
-impl CustomOp for &'static Binary {
+impl Function for &'static Binary {
     fn name(&self) -> &str {
         self.name
     }
@@ -254,29 +347,19 @@ impl CustomOp for &'static Binary {
         floats(self.name, inputs, 2)
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(*self))
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let (a, b) = (&inputs[0], &inputs[1]);
-        Some(alloc::vec![(self.value)(&widened(a), &widened(b)).cast(a.dtype())])
+        (self.value)(&widened(a), &widened(b)).cast(a.dtype())
     }
 
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        outputs: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        let Some(g) = &gradients[0] else { return Some(Ok(alloc::vec![None, None])) };
-        let slopes = (self.slope)(&widened(&inputs[0]), &widened(&inputs[1]), &widened(&outputs[0]));
+    fn gradients<'e>(&self, inputs: &[Var<'e>], output: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        let slopes = (self.slope)(&widened(&inputs[0]), &widened(&inputs[1]), &widened(output));
         let wide = widened(g);
-        Some(Ok(slopes.map(|slope| Some((&wide * slope).cast(g.dtype()))).into()))
+        slopes.map(|slope| Some((&wide * slope).cast(g.dtype()))).into()
     }
 }
 
-impl CustomOp for Polygamma {
+impl Function for Polygamma {
     fn name(&self) -> &str {
         "polygamma"
     }
@@ -289,24 +372,14 @@ impl CustomOp for Polygamma {
         floats("polygamma", inputs, 1)
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(*self))
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let x = &inputs[0];
-        Some(alloc::vec![gamma::polygamma(self.0, &widened(x)).cast(x.dtype())])
+        gamma::polygamma(self.0, &widened(x)).cast(x.dtype())
     }
 
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        _: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        let slope = || Polygamma(self.0 + 1).of(&widened(&inputs[0]));
-        let gradient = gradients[0].as_ref().map(|g| (widened(g) * slope()).cast(g.dtype()));
-        Some(Ok(alloc::vec![gradient]))
+    fn gradients<'e>(&self, inputs: &[Var<'e>], _: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        let slope = Polygamma(self.0 + 1).of(&widened(&inputs[0]));
+        alloc::vec![Some((widened(g) * slope).cast(g.dtype()))]
     }
 }
 

@@ -10,7 +10,7 @@ mod create;
 mod data;
 mod elementwise;
 mod float;
-mod forward;
+pub(crate) mod forward;
 mod from;
 mod grid;
 mod index;

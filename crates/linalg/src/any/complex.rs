@@ -97,7 +97,7 @@ pub fn solve_triangular(
     let call = call("solve_triangular", &[&a, &b])?;
     let n = call.square(0)?;
     let upper = triangle.is_upper() != (side == Side::Right);
-    let solve = op::ComplexSolveTriangular(op::SolveTriangular { upper, unit: unit_diagonal });
+    let solve = op::ComplexOp(op::SolveTriangular { upper, unit: unit_diagonal });
     let (a, b) = (expression(&call, &a), expression(&call, &b));
     let x = on_side(&call, a, b, side, n, |a, b| Complex::run_one(solve, &[a, b]))?;
     done(&call, x)
@@ -111,7 +111,7 @@ pub fn solve_triangular(
 pub fn inverse(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("inverse", &[&a])?;
     call.square(0)?;
-    done(&call, Complex::run_one(op::ComplexInverse, &[&expression(&call, &a)])?)
+    done(&call, Complex::run_one(op::ComplexOp(op::Inverse { infinite: false }), &[&expression(&call, &a)])?)
 }
 
 /// See [`complex::det`](crate::complex::det).
@@ -121,7 +121,7 @@ pub fn inverse(a: AnyComplex) -> Result<AnyComplex> {
 pub fn det(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("det", &[&a])?;
     call.square(0)?;
-    done(&call, Complex::run_one(op::ComplexDet, &[&expression(&call, &a)])?)
+    done(&call, Complex::run_one(op::ComplexOp(op::Det), &[&expression(&call, &a)])?)
 }
 
 /// See [`complex::slogdet`](crate::complex::slogdet).
@@ -131,7 +131,7 @@ pub fn det(a: AnyComplex) -> Result<AnyComplex> {
 pub fn slogdet(a: AnyComplex) -> Result<(AnyComplex, AnyTensor)> {
     let call = call("slogdet", &[&a])?;
     call.square(0)?;
-    let parts = Complex::run(op::ComplexSlogdet, &[&expression(&call, &a)])?;
+    let parts = Complex::run(op::ComplexOp(op::Slogdet), &[&expression(&call, &a)])?;
     Ok((done(&call, Complex::at(&parts, 0))?, call.done(parts[2].clone())))
 }
 
@@ -144,7 +144,8 @@ pub fn slogdet(a: AnyComplex) -> Result<(AnyComplex, AnyTensor)> {
 pub fn cholesky(a: AnyComplex, triangle: Triangle) -> Result<AnyComplex> {
     let call = call("cholesky", &[&a])?;
     call.square(0)?;
-    let factor = Complex::run_one(op::ComplexCholesky, &[&read_from(&expression(&call, &a), triangle)])?;
+    let factor =
+        Complex::run_one(op::ComplexOp(op::Cholesky), &[&read_from(&expression(&call, &a), triangle)])?;
     done(&call, if triangle.is_upper() { factor.adjoint() } else { factor })
 }
 
@@ -163,7 +164,7 @@ fn read_from<'e>(a: &Complex<'e>, triangle: Triangle) -> Complex<'e> {
 pub fn qr(a: AnyComplex, mode: QrMode) -> Result<(AnyComplex, AnyComplex)> {
     let call = call("qr", &[&a])?;
     call.matrix(0)?;
-    let qr = op::ComplexQr(op::Qr { complete: mode == QrMode::Complete });
+    let qr = op::ComplexOp(op::Qr { complete: mode == QrMode::Complete });
     let parts = Complex::run(qr, &[&expression(&call, &a)])?;
     Ok((done(&call, Complex::at(&parts, 0))?, done(&call, Complex::at(&parts, 2))?))
 }
@@ -185,7 +186,7 @@ pub fn qr_r(a: AnyComplex) -> Result<AnyComplex> {
 pub fn svd(a: AnyComplex, full: bool) -> Result<(AnyComplex, AnyTensor, AnyComplex)> {
     let call = call("svd", &[&a])?;
     call.matrix(0)?;
-    let parts = Complex::run(op::ComplexSvd(op::Svd { full }), &[&expression(&call, &a)])?;
+    let parts = Complex::run(op::ComplexOp(op::Svd { full }), &[&expression(&call, &a)])?;
     let (u, v) = (done(&call, Complex::at(&parts, 0))?, done(&call, Complex::at(&parts, 3))?);
     Ok((u, call.done(parts[2].clone()), v))
 }
@@ -197,7 +198,7 @@ pub fn svd(a: AnyComplex, full: bool) -> Result<(AnyComplex, AnyTensor, AnyCompl
 pub fn svdvals(a: AnyComplex) -> Result<AnyTensor> {
     let call = call("svdvals", &[&a])?;
     call.matrix(0)?;
-    let parts = Complex::run(op::ComplexSvdvals, &[&expression(&call, &a)])?;
+    let parts = Complex::run(op::ComplexOp(op::Svdvals), &[&expression(&call, &a)])?;
     Ok(call.done(parts[0].clone()))
 }
 
@@ -209,7 +210,7 @@ pub fn svdvals(a: AnyComplex) -> Result<AnyTensor> {
 pub fn eigh(a: AnyComplex, triangle: Triangle) -> Result<(AnyTensor, AnyComplex)> {
     let call = call("eigh", &[&a])?;
     call.square(0)?;
-    let parts = Complex::run(op::ComplexEigh, &[&read_from(&expression(&call, &a), triangle)])?;
+    let parts = Complex::run(op::ComplexOp(op::Eigh), &[&read_from(&expression(&call, &a), triangle)])?;
     Ok((call.done(parts[0].clone()), done(&call, Complex::at(&parts, 1))?))
 }
 
@@ -220,7 +221,7 @@ pub fn eigh(a: AnyComplex, triangle: Triangle) -> Result<(AnyTensor, AnyComplex)
 pub fn eigvalsh(a: AnyComplex, triangle: Triangle) -> Result<AnyTensor> {
     let call = call("eigvalsh", &[&a])?;
     call.square(0)?;
-    let parts = Complex::run(op::ComplexEigvalsh, &[&read_from(&expression(&call, &a), triangle)])?;
+    let parts = Complex::run(op::ComplexOp(op::Eigvalsh), &[&read_from(&expression(&call, &a), triangle)])?;
     Ok(call.done(parts[0].clone()))
 }
 
@@ -231,7 +232,7 @@ pub fn eigvalsh(a: AnyComplex, triangle: Triangle) -> Result<AnyTensor> {
 pub fn eig(a: AnyComplex) -> Result<(AnyComplex, AnyComplex)> {
     let call = call("eig", &[&a])?;
     call.square(0)?;
-    let parts = Complex::run(op::ComplexEig, &[&expression(&call, &a)])?;
+    let parts = Complex::run(op::ComplexOp(op::Eig), &[&expression(&call, &a)])?;
     Ok((done(&call, Complex::at(&parts, 0))?, done(&call, Complex::at(&parts, 2))?))
 }
 
@@ -243,6 +244,6 @@ pub fn eigvals(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("eigvals", &[&a])?;
     call.square(0)?;
     // Without vectors, values could be in another order than in the gradient, which needs the vectors.
-    let parts = Complex::run(op::ComplexEig, &[&expression(&call, &a)])?;
+    let parts = Complex::run(op::ComplexOp(op::Eig), &[&expression(&call, &a)])?;
     done(&call, Complex::at(&parts, 0))
 }

@@ -1,7 +1,7 @@
 //! Complex matrices as pairs of expressions: real and imaginary parts.
 
 use super::{as_matrix, columns, or_zeros, rows, sum, symmetric_from_lower, tril};
-use crate::op::{ComplexSolve, MatrixOp, run};
+use crate::op::{ComplexOp, MatrixOp, Solve, run};
 use kiln_ir::{Result, Var};
 use std::ops::{Add, Neg, Range, Sub};
 
@@ -126,7 +126,7 @@ impl<'e> Complex<'e> {
 
     /// Solves `self X = b`.
     pub(crate) fn solve(&self, b: &Complex<'e>) -> Result<Complex<'e>> {
-        Complex::run_one(ComplexSolve, &[self, b])
+        Complex::run_one(ComplexOp(Solve), &[self, b])
     }
 }
 

@@ -1,33 +1,24 @@
 //! Cholesky decomposition.
 
-use super::{Gradients, MatrixOp, Signature, SolveTriangular, bare, run_one};
-use crate::host::{Matrices, Real, joined};
+use super::{Cholesky, Gradients, MatrixOp, Signature, SolveTriangular, run_one};
+use crate::host::{Matrices, Number};
 use crate::kernel::factor;
 use crate::matrix::tril;
 use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> L`: `A = L Lᵀ` for symmetric positive definite matrices. Reads the lower triangle.
-#[derive(Debug)]
-pub(crate) struct Cholesky;
-
 impl MatrixOp for Cholesky {
-    const NAME: &'static str = "linalg::cholesky";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Cholesky)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         Ok(smallvec![*operands.square(0)?])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let factors =
-            a.each(|index| factor::cholesky(a.get(index)).map_err(|order| not_positive(&a, index, order)))?;
-        Ok(vec![joined(factors, *inputs[0].shape())?])
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let factors = a.each(|index| {
+            factor::cholesky(a.get(index).as_ref()).map_err(|order| not_positive(&a, index, order))
+        })?;
+        T::joined(factors, *inputs[0].shape())
     }
 
     /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10: with `P = Φ(Lᵀ L̄)` the gradient
@@ -45,7 +36,7 @@ impl MatrixOp for Cholesky {
 }
 
 /// The error of a matrix whose leading minor of an order is not positive.
-pub(super) fn not_positive<T: Real>(a: &Matrices<'_, T>, index: usize, order: usize) -> Error {
+fn not_positive<T: Number>(a: &Matrices<'_, T>, index: usize, order: usize) -> Error {
     a.error("cholesky", index, "is not positive definite").hint(format!(
         "its leading minor of order {order} is not positive; for a matrix that should be positive definite, add a \
          small multiple of the identity"

@@ -11,19 +11,67 @@ mod factor;
 mod solve;
 mod svd;
 
-pub(crate) use determinant::{ComplexCofactor, ComplexDet, ComplexSlogdet};
-pub(crate) use eigen::{ComplexEig, ComplexEigh, ComplexEigvalsh};
-pub(crate) use factor::{ComplexCholesky, ComplexQr};
-pub(crate) use solve::{ComplexInverse, ComplexSolve, ComplexSolveTriangular};
-pub(crate) use svd::{ComplexSvd, ComplexSvdvals};
-
-use super::Gradients;
+use super::{Gradients, MatrixOp, OpText, Signature};
+use crate::host::Number;
 use crate::matrix::complex::Complex;
-use kiln_ir::ResultTypes;
+use kiln_ir::{Result, ResultTypes, TensorData, Var};
 
-/// The types of complex results: real and imaginary part of each.
-fn in_parts(types: ResultTypes) -> ResultTypes {
-    types.into_iter().flat_map(|ty| [ty, ty]).collect()
+/// The name of an op on complex matrices, from the table of ops.
+pub(crate) trait ComplexName {
+    /// The full name.
+    const COMPLEX_NAME: &'static str;
+}
+
+/// An op that is also an op on complex matrices.
+pub(crate) trait ComplexRule: MatrixOp + ComplexName {
+    /// Whether each result is complex, that is, two results. Default: all are.
+    const IS_COMPLEX: &'static [bool] = &[];
+
+    /// Returns the attributes of the complex op as text. Default: those of the op.
+    fn complex_attributes(&self) -> String {
+        self.attributes()
+    }
+
+    /// Parses the attributes of the complex op.
+    fn complex_parse(attributes: &str) -> Option<Self> {
+        Self::parse(attributes)
+    }
+
+    /// Computes the gradients of the operands of the complex op.
+    fn complex_vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e>;
+}
+
+/// An op on complex matrices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ComplexOp<O>(pub(crate) O);
+
+impl<O: ComplexRule> OpText for ComplexOp<O> {
+    const NAME: &'static str = O::COMPLEX_NAME;
+
+    fn attributes(&self) -> String {
+        self.0.complex_attributes()
+    }
+
+    fn parse(attributes: &str) -> Option<Self> {
+        O::complex_parse(attributes).map(ComplexOp)
+    }
+}
+
+impl<O: ComplexRule> MatrixOp for ComplexOp<O> {
+    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
+        let types = self.0.infer(operands.complex()?)?.into_iter().enumerate();
+        let parts =
+            |place: usize| if O::IS_COMPLEX.get(place).is_none_or(|&is_complex| is_complex) { 2 } else { 1 };
+        Ok(types.flat_map(|(place, ty)| core::iter::repeat_n(ty, parts(place))).collect())
+    }
+
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        self.0.evaluate::<T::Complex>(inputs)
+    }
+
+    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+        self.0.complex_vjp(x, y, g)
+    }
 }
 
 /// The gradients of the operands as an op returns them: all real parts, then all imaginary parts.

@@ -1,34 +1,24 @@
 //! Determinants.
 
-use super::{Gradients, Inverse, MatrixOp, Signature, bare, run_one, with_last};
-use crate::host::{Matrices, Real, Scalar, joined, nans, row_major, split};
+use super::{Cofactor, Det, Gradients, Inverse, MatrixOp, Signature, Slogdet, run_one, with_last};
+use crate::host::{Matrices, Number, Scalar, joined, listed, nans, row_major, split};
 use crate::kernel::{factor, lu};
 use crate::matrix::{as_matrix, sum};
 use faer::Mat;
-use faer::traits::math_utils::conj;
+use faer::traits::math_utils::{conj, from_f64};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> det A`, `[..]`.
-#[derive(Debug)]
-pub(crate) struct Det;
-
 impl MatrixOp for Det {
-    const NAME: &'static str = "linalg::det";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Det)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         Ok(smallvec![with_last(operands.square(0)?, &[])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let determinants = a.each(|index| Ok(vec![lu::factor(a.get(index)).determinant()]))?;
-        Ok(vec![joined(determinants, a.shape_with(&[]))?])
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let determinants = a.each(|index| Ok(vec![lu::factor(a.get(index).as_ref()).determinant()]))?;
+        T::joined(determinants, a.shape_with(&[]))
     }
 
     /// M. Giles, 2008, section 2.2.4, with the cofactor matrix instead of `det(A) A⁻ᵀ`, so that singular matrices have
@@ -39,32 +29,22 @@ impl MatrixOp for Det {
     }
 }
 
-/// `(A) -> det(A) A⁻ᵀ`: the cofactor matrix, for singular matrices too.
-#[derive(Debug)]
-pub(crate) struct Cofactor;
-
 impl MatrixOp for Cofactor {
-    const NAME: &'static str = "linalg::cofactor";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Cofactor)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         Ok(smallvec![*operands.square(0)?])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
         let cofactors = a.each(|index| {
             if !a.is_finite(index) {
                 return Ok(nans(a.rows * a.cols));
             }
-            let svd = factor::thin(a.get(index));
+            let svd = factor::thin(a.get(index).as_ref());
             Ok(svd.map_or_else(|| nans(a.rows * a.cols), |svd| row_major(cofactors(&svd).as_ref())))
         })?;
-        Ok(vec![joined(cofactors, *inputs[0].shape())?])
+        T::joined(cofactors, *inputs[0].shape())
     }
 
     /// From `dC = (⟨C, dA⟩ C - C dAᵀ C) / det A`, which requires a nonsingular matrix.
@@ -78,7 +58,7 @@ impl MatrixOp for Cofactor {
 }
 
 /// `det(U) det(V)* U* diag(products of all other singular values) Vᵀ`, where `*` is the conjugate.
-pub(crate) fn cofactors<T: Scalar>(svd: &factor::Thin<T>) -> Mat<T> {
+fn cofactors<T: Scalar>(svd: &factor::Thin<T>) -> Mat<T> {
     let n = svd.values.len();
     let sign = |side: &Mat<T>| lu::factor(side.as_ref()).sign_and_log().0;
     let sign = sign(&svd.u) * conj(&sign(&svd.v));
@@ -89,31 +69,22 @@ pub(crate) fn cofactors<T: Scalar>(svd: &factor::Thin<T>) -> Mat<T> {
     left * svd.v.transpose()
 }
 
-/// `(A) -> (sign, ln |det A|)`, each `[..]`.
-#[derive(Debug)]
-pub(crate) struct Slogdet;
-
 impl MatrixOp for Slogdet {
-    const NAME: &'static str = "linalg::slogdet";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Slogdet)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = with_last(operands.square(0)?, &[]);
         Ok(smallvec![ty, ty])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
         let parts = a.each(|index| {
-            let (sign, log) = lu::factor(a.get(index)).sign_and_log();
-            Ok((vec![sign], vec![T::of(log)]))
+            let (sign, log) = lu::factor(a.get(index).as_ref()).sign_and_log();
+            Ok((vec![sign], vec![from_f64::<T::Real>(log)]))
         })?;
         let (signs, logs) = split(parts);
-        Ok(vec![joined(signs, a.shape_with(&[]))?, joined(logs, a.shape_with(&[]))?])
+        let shape = a.shape_with(&[]);
+        Ok(listed([T::joined(signs, shape)?, vec![joined(logs, shape)?]]))
     }
 
     /// M. Giles, 2008, section 2.2.4: `A⁻ᵀ` times the gradient of the logarithm. The sign is constant.

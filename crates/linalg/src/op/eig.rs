@@ -1,25 +1,14 @@
 //! Eigenvalue decomposition of general matrices, as pairs of real and imaginary parts.
 
-use super::svd::no_convergence;
-use super::{Gradients, MatrixOp, Signature, bare, last_two, with_last};
-use crate::host::{Matrices, Real, joined, split};
+use super::{Eig, Gradients, MatrixOp, Signature, last_two, with_last};
+use crate::host::{Matrices, Number, joined, split};
 use crate::kernel::eigen;
 use crate::matrix::complex::Complex;
 use crate::matrix::{as_column, as_row, diagonal, eye, from_diagonal, on_diagonal, or_zeros};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (re w, im w, re V, im V)`: `A V = V diag(w)`, columns of norm 1 whose largest element is real.
-#[derive(Debug)]
-pub(crate) struct Eig;
-
 impl MatrixOp for Eig {
-    const NAME: &'static str = "linalg::eig";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Eig)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.square(0)?;
@@ -27,14 +16,11 @@ impl MatrixOp for Eig {
         Ok(smallvec![values, values, *ty, *ty])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let parts = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("eig", index));
-            }
-            let eigen = eigen::general(a.get(index)).ok_or_else(|| no_convergence("eig", &a, index))?;
-            Ok((eigen.values, eigen.vectors))
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let parts = a.each_converged("eig", |index| {
+            let eigen = eigen::general(a.get(index).as_ref())?;
+            Some((eigen.values, eigen.vectors))
         })?;
         let (values, vectors) = split(parts);
         let ((w_re, w_im), (v_re, v_im)) = (split(values), split(vectors));

@@ -1,40 +1,25 @@
 //! Eigenvalue decomposition of symmetric matrices.
 
-use super::svd::no_convergence;
-use super::{Gradients, MatrixOp, Signature, bare, last_two, run, with_last};
-use crate::host::{Matrices, Real, joined, split};
+use super::{Eigh, Eigvalsh, Gradients, MatrixOp, Signature, last_two, run, with_last};
+use crate::host::{Matrices, Number, joined, listed, split};
 use crate::kernel::eigen;
 use crate::matrix::{as_column, as_row, eye, from_diagonal, on_diagonal};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (values, V)`: `A = V diag(values) Vᵀ`, values ascending. Reads the lower triangle.
-#[derive(Debug)]
-pub(crate) struct Eigh;
-
 impl MatrixOp for Eigh {
-    const NAME: &'static str = "linalg::eigh";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Eigh)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.square(0)?;
         Ok(smallvec![with_last(ty, &[last_two(&ty.shape).0]), *ty])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let parts = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("eigh", index));
-            }
-            eigen::symmetric(a.get(index)).ok_or_else(|| no_convergence("eigh", &a, index))
-        })?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let parts = a.each_converged("eigh", |index| eigen::symmetric(a.get(index).as_ref()))?;
         let (values, vectors) = split(parts);
-        Ok(vec![joined(values, a.shape_with(&[a.rows]))?, joined(vectors, *inputs[0].shape())?])
+        let values = joined(values, a.shape_with(&[a.rows]))?;
+        Ok(listed([vec![values], T::joined(vectors, *inputs[0].shape())?]))
     }
 
     /// M. Giles, 2008, section 3.1: `V (diag(w̄) + (Vᵀ V̄) / E) Vᵀ` with `E_ij = w_j - w_i`. Equal eigenvalues result
@@ -58,31 +43,16 @@ impl MatrixOp for Eigh {
     }
 }
 
-/// `(A) -> values`: the eigenvalues, ascending. Reads the lower triangle.
-#[derive(Debug)]
-pub(crate) struct Eigvalsh;
-
 impl MatrixOp for Eigvalsh {
-    const NAME: &'static str = "linalg::eigvalsh";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Eigvalsh)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.square(0)?;
         Ok(smallvec![with_last(ty, &[last_two(&ty.shape).0])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let values = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("eigvalsh", index));
-            }
-            eigen::symmetric_values(a.get(index)).ok_or_else(|| no_convergence("eigvalsh", &a, index))
-        })?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let values = a.each_converged("eigvalsh", |index| eigen::symmetric_values(a.get(index).as_ref()))?;
         Ok(vec![joined(values, a.shape_with(&[a.rows]))?])
     }
 

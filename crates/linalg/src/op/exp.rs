@@ -1,42 +1,33 @@
 //! Matrix exponential.
 
-use super::{Gradients, MatrixOp, Signature, bare, last_two, run_one};
-use crate::host::{Matrices, Real, joined, nans};
+use super::{Gradients, MatrixExp, MatrixOp, Signature, last_two, run_one};
+use crate::host::{Matrices, Number, Scalar, nans};
 use crate::kernel::exp;
 use crate::matrix::{below, beside, block};
 use faer::Mat;
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> exp(A)`.
-#[derive(Debug)]
-pub(crate) struct MatrixExp;
-
 impl MatrixOp for MatrixExp {
-    const NAME: &'static str = "linalg::matrix_exp";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, MatrixExp)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         Ok(smallvec![*operands.square(0)?])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T::Part>::of(inputs, 0)?;
         let n = a.rows;
         let results = a.each(|index| {
             if !a.is_finite(index) {
                 return Ok(nans(n * n));
             }
             let matrix = a.get(index);
+            let matrix = matrix.as_ref();
             // In f64 for both dtypes, so that one approximant suffices.
             let result = exp::exp(Mat::<f64>::from_fn(n, n, |i, j| matrix[(i, j)].into()).as_ref());
-            Ok((0..n * n).map(|place| T::of(result[(place / n, place % n)])).collect())
+            Ok((0..n * n).map(|place| T::Part::of(result[(place / n, place % n)])).collect())
         })?;
-        Ok(vec![joined(results, *inputs[0].shape())?])
+        T::Part::joined(results, *inputs[0].shape())
     }
 
     /// R. Mathias, *A chain rule for matrix functions and applications*, 1996: the gradient is the upper right block of

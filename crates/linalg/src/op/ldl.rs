@@ -1,34 +1,25 @@
 //! LDL factorisation of symmetric indefinite matrices.
 
-use super::{Gradients, MatrixOp, Signature, bare, last_two, leading, run_one, with_last};
-use crate::host::{Matrices, Real, joined, row_major, split};
+use super::{
+    Gradients, LdlFactor, LdlSolve, LdlUnpack, MatrixOp, Signature, last_two, leading, run_one, with_last,
+};
+use crate::host::{Matrices, Number, joined, row_major, split};
 use crate::kernel::ldl::{self, Block};
 use crate::matrix::sum;
 use kiln_ir::{DType, Error, Result, ResultTypes, TensorData, TensorType, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (LD, pivots)`: `L` and `D` of symmetric matrices in the lower triangle, and LAPACK's pivots. Reads the lower
-/// triangle.
-#[derive(Debug)]
-pub(crate) struct LdlFactor;
-
 impl MatrixOp for LdlFactor {
-    const NAME: &'static str = "linalg::ldl_factor";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, LdlFactor)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.square(0)?;
         Ok(smallvec![*ty, with_last(ty, &[last_two(&ty.shape).0]).with_dtype(DType::I32)])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T::Part>::of(inputs, 0)?;
         let found = a.each(|index| {
-            let ldl = ldl::factor(a.get(index));
+            let ldl = ldl::factor(a.get(index).as_ref());
             Ok((row_major(ldl.factors.as_ref()), ldl.pivots))
         })?;
         let (factors, pivots) = split(found);
@@ -46,17 +37,7 @@ fn no_gradient(op: &'static str) -> Error {
         .hint("use `solve`, `det` or `eigh`, or detach the matrix to differentiate `ldl_solve` by its right sides alone")
 }
 
-/// `(LD, pivots) -> (L, D)`: `A = L D Lᵀ`, with the row exchanges in `L`.
-#[derive(Debug)]
-pub(crate) struct LdlUnpack;
-
 impl MatrixOp for LdlUnpack {
-    const NAME: &'static str = "linalg::ldl_unpack";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, LdlUnpack)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(2)?;
         let ty = *operands.square(0)?;
@@ -64,11 +45,12 @@ impl MatrixOp for LdlUnpack {
         Ok(smallvec![ty, ty])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let factors = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let factors = Matrices::<T::Part>::of(inputs, 0)?;
         let pivots = inputs[1].as_slice::<i32>()?;
         let found = factors.each(|index| {
-            let (l, d) = ldl::unpack(factors.get(index), &blocks("ldl", pivots, index, factors.rows)?);
+            let (l, d) =
+                ldl::unpack(factors.get(index).as_ref(), &blocks("ldl", pivots, index, factors.rows)?);
             Ok((row_major(l.as_ref()), row_major(d.as_ref())))
         })?;
         let (l, d) = split(found);
@@ -81,17 +63,7 @@ impl MatrixOp for LdlUnpack {
     }
 }
 
-/// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` results in infinities and NaNs.
-#[derive(Debug)]
-pub(crate) struct LdlSolve;
-
 impl MatrixOp for LdlSolve {
-    const NAME: &'static str = "linalg::ldl_solve";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, LdlSolve)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(3)?;
         let (factors, b) = (operands.square(0)?, operands.matrix(2)?);
@@ -106,13 +78,13 @@ impl MatrixOp for LdlSolve {
         Ok(smallvec![*b])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let (factors, b) = (Matrices::<T>::of(&inputs[0])?, Matrices::<T>::of(&inputs[2])?);
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let (factors, b) = (Matrices::<T::Part>::of(inputs, 0)?, Matrices::<T::Part>::of(inputs, 2)?);
         let pivots = inputs[1].as_slice::<i32>()?;
         let solutions = factors.each(|index| {
-            let mut x = b.get(index).to_owned();
+            let mut x = b.get(index).as_ref().to_owned();
             let blocks = blocks("ldl_solve", pivots, index, factors.rows)?;
-            ldl::solve(factors.get(index), &blocks, &mut x);
+            ldl::solve(factors.get(index).as_ref(), &blocks, &mut x);
             Ok(row_major(x.as_ref()))
         })?;
         Ok(vec![joined(solutions, *inputs[2].shape())?])

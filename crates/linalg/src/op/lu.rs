@@ -1,26 +1,16 @@
 //! LU decomposition.
 
 use super::{
-    Gradients, MatrixOp, Signature, SolveTriangular, attribute, bare, last_two, leading, run_one, with_last,
+    Gradients, LuFactor, MatrixOp, RowOrder, Signature, SolveTriangular, last_two, leading, run_one,
+    with_last,
 };
-use crate::host::{Matrices, Real, joined, row_major, split};
+use crate::host::{Matrices, Number, joined, listed, row_major, split};
 use crate::kernel::lu;
 use crate::matrix::{below, beside, block, columns, eye, on_diagonal, rows, tril, triu};
 use kiln_ir::{DType, Result, ResultTypes, Shape, TensorData, TensorType, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (LU, pivots)`: `A = P L U` with `L` and `U` in one matrix, and LAPACK's pivots, counted from 1: row `i` was
-/// exchanged with row `pivots[i] - 1`.
-#[derive(Debug)]
-pub(crate) struct LuFactor;
-
 impl MatrixOp for LuFactor {
-    const NAME: &'static str = "linalg::lu_factor";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, LuFactor)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.matrix(0)?;
@@ -28,16 +18,16 @@ impl MatrixOp for LuFactor {
         Ok(smallvec![*ty, with_last(ty, &[rows.min(cols)]).with_dtype(DType::I32)])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
         let factors = a.each(|index| {
-            let lu = lu::factor(a.get(index));
+            let lu = lu::factor(a.get(index).as_ref());
             let pivots: Vec<i32> = lu.swaps.iter().map(|&row| row as i32 + 1).collect();
             Ok((row_major(lu.factors.as_ref()), pivots))
         })?;
         let (factors, pivots) = split(factors);
         let shape = a.shape_with(&[a.rows.min(a.cols)]);
-        Ok(vec![joined(factors, *inputs[0].shape())?, joined(pivots, shape)?])
+        Ok(listed([T::joined(factors, *inputs[0].shape())?, vec![joined(pivots, shape)?]]))
     }
 
     /// For square matrices (S. Axen, 2021, <https://sethaxen.com/blog/2021/02/differentiating-the-lu-decomposition/>)
@@ -87,24 +77,7 @@ pub(crate) fn permutation<'e>(pivots: &Var<'e>, rows: usize, like: &Var<'e>) -> 
     Ok(row.equal(&crate::matrix::as_row(&order)).cast(like.dtype()))
 }
 
-/// `(pivots) -> order`: the row of the matrix for each row of the factors.
-#[derive(Debug)]
-pub(crate) struct RowOrder {
-    /// Number of rows.
-    pub(crate) rows: usize,
-}
-
 impl MatrixOp for RowOrder {
-    const NAME: &'static str = "linalg::row_order";
-
-    fn attributes(&self) -> String {
-        format!("rows={}", self.rows)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(RowOrder { rows: attribute(attributes, "rows")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.tensor(0)?;
@@ -120,7 +93,7 @@ impl MatrixOp for RowOrder {
         Ok(smallvec![ty.with_shape(shape)])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
         let pivots = inputs[0].as_slice::<i32>()?;
         let (&exchanges, batch) = inputs[0].shape().split_last().unwrap_or((&0, &[]));
         let count: usize = batch.iter().product();

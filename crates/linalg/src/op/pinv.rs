@@ -1,33 +1,16 @@
 //! Pseudo-inverse and least squares.
 
-use super::svd::{no_convergence, weighted};
-use super::{Gradients, MatrixOp, Signature, attribute, last_two, run_one, with_last};
-use crate::host::{Matrices, Real, joined, row_major, split};
+use super::svd::weighted;
+use super::{Gradients, Lstsq, MatrixOp, Pinv, Signature, last_two, run_one, with_last};
+use crate::host::{Matrices, Number, Scalar, joined, listed, row_major, split};
 use crate::kernel::factor::{self, Thin};
 use crate::matrix::eye;
 use faer::Mat;
+use faer::traits::math_utils::from_f64;
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> A⁺`, `[.., n, m]`: the Moore-Penrose inverse. Singular values up to `max(atol, rtol * maximum)` are treated
-/// as zero.
-#[derive(Debug)]
-pub(crate) struct Pinv {
-    pub(crate) atol: f64,
-    pub(crate) rtol: f64,
-}
-
 impl MatrixOp for Pinv {
-    const NAME: &'static str = "linalg::pinv";
-
-    fn attributes(&self) -> String {
-        format!("atol={:e} rtol={:e}", self.atol, self.rtol)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(Pinv { atol: attribute(attributes, "atol")?, rtol: attribute(attributes, "rtol")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.matrix(0)?;
@@ -35,14 +18,14 @@ impl MatrixOp for Pinv {
         Ok(smallvec![with_last(ty, &[n, m])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let inverses = a.each(|index| {
-            let svd = decompose("pinv", &a, index)?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let inverses = a.each_converged("pinv", |index| {
+            let svd = factor::thin(a.get(index).as_ref())?;
             let left = scaled_v(&svd, self.atol, self.rtol);
-            Ok(row_major((left * svd.u.transpose()).as_ref()))
+            Some(row_major((left * svd.u.transpose()).as_ref()))
         })?;
-        Ok(vec![joined(inverses, a.shape_with(&[a.cols, a.rows]))?])
+        T::joined(inverses, a.shape_with(&[a.cols, a.rows]))
     }
 
     /// G. Golub and V. Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose
@@ -64,24 +47,7 @@ fn gradient<'e>(a: &Var<'e>, p: &Var<'e>, g: &Var<'e>) -> Var<'e> {
     left + right - pt.matmul(g).matmul(&pt)
 }
 
-/// `(A, B) -> (X, S)`: the minimum-norm least-squares solution of `A X = B`, and the singular values of `A`.
-#[derive(Debug)]
-pub(crate) struct Lstsq {
-    /// Singular values up to this factor times the largest are treated as zero.
-    pub(crate) rcond: f64,
-}
-
 impl MatrixOp for Lstsq {
-    const NAME: &'static str = "linalg::lstsq";
-
-    fn attributes(&self) -> String {
-        format!("rcond={:e}", self.rcond)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(Lstsq { rcond: attribute(attributes, "rcond")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(2)?;
         let (a, b) = (operands.matrix(0)?, operands.matrix(1)?);
@@ -95,17 +61,17 @@ impl MatrixOp for Lstsq {
         Ok(smallvec![with_last(b, &[n, cols]), with_last(a, &[m.min(n)])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let (a, b) = (Matrices::<T>::of(&inputs[0])?, Matrices::<T>::of(&inputs[1])?);
-        let parts = a.each(|index| {
-            let svd = decompose("lstsq", &a, index)?;
-            let x = scaled_v(&svd, 0.0, self.rcond) * (svd.u.transpose() * b.get(index));
-            let values = svd.values.iter().map(|&value| T::of(value)).collect();
-            Ok((row_major(x.as_ref()), values))
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let (a, b) = (Matrices::<T>::of(inputs, 0)?, Matrices::<T>::of(inputs, 1)?);
+        let parts = a.each_converged("lstsq", |index| {
+            let svd = factor::thin(a.get(index).as_ref())?;
+            let x = scaled_v(&svd, 0.0, self.rcond) * (svd.u.transpose() * b.get(index).as_ref());
+            let values = svd.values.iter().map(|&value| from_f64::<T::Real>(value)).collect();
+            Some((row_major(x.as_ref()), values))
         })?;
         let (solutions, values) = split(parts);
         let (x, s) = (a.shape_with(&[a.cols, b.cols]), a.shape_with(&[a.rows.min(a.cols)]));
-        Ok(vec![joined(solutions, x)?, joined::<T>(values, s)?])
+        Ok(listed([T::joined(solutions, x)?, vec![joined(values, s)?]]))
     }
 
     /// The gradient of `A⁺ B`, with the rule of [`Pinv`], plus that of [`Svdvals`](super::Svdvals).
@@ -127,15 +93,8 @@ impl MatrixOp for Lstsq {
     }
 }
 
-fn decompose<T: Real>(op: &str, a: &Matrices<'_, T>, index: usize) -> Result<Thin<T>> {
-    if !a.is_finite(index) {
-        return Err(a.not_finite(op, index));
-    }
-    factor::thin(a.get(index)).ok_or_else(|| no_convergence(op, a, index))
-}
-
 /// `V diag(1 / s)`, with 0 for singular values that are treated as zero.
-fn scaled_v<T: Real>(svd: &Thin<T>, atol: f64, rtol: f64) -> Mat<T> {
+fn scaled_v<T: Scalar>(svd: &Thin<T>, atol: f64, rtol: f64) -> Mat<T> {
     let greatest = svd.values.first().copied().unwrap_or(0.0);
     let least = atol.max(rtol * greatest);
     let weight = |s: f64| if s > least { 1.0 / s } else { 0.0 };

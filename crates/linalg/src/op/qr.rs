@@ -1,30 +1,13 @@
 //! QR decomposition.
 
-use super::{Gradients, MatrixOp, Signature, SolveTriangular, attribute, last_two, run_one, with_last};
-use crate::host::{Matrices, Real, joined, nans, split};
+use super::{Gradients, MatrixOp, Qr, Signature, SolveTriangular, last_two, run_one, with_last};
+use crate::host::{Matrices, Number, listed, nans, split};
 use crate::kernel::factor;
 use crate::matrix::{beside, columns, or_zeros, symmetric_from_lower};
 use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
-#[derive(Debug)]
-pub(crate) struct Qr {
-    /// Whether `Q` is square. Otherwise it has `min(m, n)` columns.
-    pub(crate) complete: bool,
-}
-
 impl MatrixOp for Qr {
-    const NAME: &'static str = "linalg::qr";
-
-    fn attributes(&self) -> String {
-        format!("complete={}", self.complete)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(Qr { complete: attribute(attributes, "complete")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.matrix(0)?;
@@ -33,17 +16,18 @@ impl MatrixOp for Qr {
         Ok(smallvec![with_last(ty, &[rows, inner]), with_last(ty, &[inner, cols])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
         let inner = if self.complete { a.rows } else { a.rows.min(a.cols) };
         let parts = a.each(|index| {
             if !a.is_finite(index) {
                 return Ok((nans(a.rows * inner), nans(inner * a.cols)));
             }
-            Ok(factor::qr(a.get(index), self.complete))
+            Ok(factor::qr(a.get(index).as_ref(), self.complete))
         })?;
         let (q, r) = split(parts);
-        Ok(vec![joined(q, a.shape_with(&[a.rows, inner]))?, joined(r, a.shape_with(&[inner, a.cols]))?])
+        let (left, right) = (a.shape_with(&[a.rows, inner]), a.shape_with(&[inner, a.cols]));
+        Ok(listed([T::joined(q, left)?, T::joined(r, right)?]))
     }
 
     /// S. Walter and L. Lehmann, *Algorithmic differentiation of linear algebra functions*, 2018, for tall matrices;

@@ -1,30 +1,13 @@
 //! Singular value decomposition.
 
-use super::{Gradients, MatrixOp, Signature, attribute, bare, last_two, run, with_last};
-use crate::host::{Matrices, Real, joined};
+use super::{Gradients, MatrixOp, Signature, Svd, Svdvals, last_two, run, with_last};
+use crate::host::{Matrices, Number, joined, listed};
 use crate::kernel::factor;
 use crate::matrix::{as_column, as_row, columns, eye, from_diagonal, rows};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (U, S, Vᵀ)`: `A = U diag(S) Vᵀ`, singular values in descending order.
-#[derive(Debug)]
-pub(crate) struct Svd {
-    /// Whether `U` and `V` are square. Otherwise they have `min(m, n)` columns.
-    pub(crate) full: bool,
-}
-
 impl MatrixOp for Svd {
-    const NAME: &'static str = "linalg::svd";
-
-    fn attributes(&self) -> String {
-        format!("full={}", self.full)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(Svd { full: attribute(attributes, "full")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.matrix(0)?;
@@ -34,22 +17,17 @@ impl MatrixOp for Svd {
         Ok(smallvec![with_last(ty, &[m, left]), with_last(ty, &[k]), with_last(ty, &[right, n])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
         let k = a.rows.min(a.cols);
         let (left, right) = if self.full { (a.rows, a.cols) } else { (k, k) };
-        let parts = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("svd", index));
-            }
-            factor::svd(a.get(index), self.full).ok_or_else(|| no_convergence("svd", &a, index))
-        })?;
+        let parts = a.each_converged("svd", |index| factor::svd(a.get(index).as_ref(), self.full))?;
         let (u, s, v): (Vec<_>, Vec<_>, Vec<_>) = parts.into_iter().collect();
-        Ok(vec![
-            joined(u, a.shape_with(&[a.rows, left]))?,
-            joined(s, a.shape_with(&[k]))?,
-            joined(v, a.shape_with(&[right, a.cols]))?,
-        ])
+        Ok(listed([
+            T::joined(u, a.shape_with(&[a.rows, left]))?,
+            vec![joined(s, a.shape_with(&[k]))?],
+            T::joined(v, a.shape_with(&[right, a.cols]))?,
+        ]))
     }
 
     /// J. Townsend, *Differentiating the singular value decomposition*, 2016; the same rule is in Z. Wan and S. Zhang,
@@ -96,17 +74,7 @@ fn plus<'e>(a: Option<Var<'e>>, b: Var<'e>) -> Option<Var<'e>> {
     })
 }
 
-/// `(A) -> S`: the singular values in descending order.
-#[derive(Debug)]
-pub(crate) struct Svdvals;
-
 impl MatrixOp for Svdvals {
-    const NAME: &'static str = "linalg::svdvals";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, Svdvals)
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         operands.count(1)?;
         let ty = operands.matrix(0)?;
@@ -114,14 +82,9 @@ impl MatrixOp for Svdvals {
         Ok(smallvec![with_last(ty, &[m.min(n)])])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = Matrices::<T>::of(&inputs[0])?;
-        let values = a.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.not_finite("svdvals", index));
-            }
-            factor::singular_values(a.get(index)).ok_or_else(|| no_convergence("svdvals", &a, index))
-        })?;
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let a = Matrices::<T>::of(inputs, 0)?;
+        let values = a.each_converged("svdvals", |index| factor::singular_values(a.get(index).as_ref()))?;
         Ok(vec![joined(values, a.shape_with(&[a.rows.min(a.cols)]))?])
     }
 
@@ -136,9 +99,4 @@ impl MatrixOp for Svdvals {
 pub(crate) fn weighted<'e>(a: &Var<'e>, weights: &Var<'e>) -> Result<Var<'e>> {
     let svd = run(Svd { full: false }, &[a])?;
     Ok((&svd[0] * as_row(weights)).matmul(&svd[2]))
-}
-
-pub(crate) fn no_convergence<T: Real>(op: &str, a: &Matrices<'_, T>, index: usize) -> kiln_ir::Error {
-    a.error(op, index, "the iteration did not converge")
-        .hint("scale the matrix so that its elements are near 1, or use f64")
 }

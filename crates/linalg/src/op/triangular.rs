@@ -1,42 +1,23 @@
 //! Triangular linear systems.
 
-use super::{Gradients, MatrixOp, Signature, attribute, last_two, run_one};
-use crate::host::{Matrices, Real, Scalar, joined, row_major};
+use super::{Gradients, MatrixOp, Signature, SolveTriangular, last_two, run_one};
+use crate::host::{Matrices, Number, Scalar, row_major};
 use crate::matrix::{tril, triu};
 use faer::linalg::triangular_solve as triangular;
 use faer::{Mat, MatRef, Par};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A, B) -> X`: `A X = B`. Reads one triangle of `A`, without its diagonal if that is taken to be ones. A zero on the
-/// diagonal results in infinities and NaNs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SolveTriangular {
-    /// Whether the upper triangle is read.
-    pub(crate) upper: bool,
-    /// Whether the diagonal is taken to be ones.
-    pub(crate) unit: bool,
-}
-
 impl MatrixOp for SolveTriangular {
-    const NAME: &'static str = "linalg::solve_triangular";
-
-    fn attributes(&self) -> String {
-        format!("upper={} unit={}", self.upper, self.unit)
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Some(SolveTriangular { upper: attribute(attributes, "upper")?, unit: attribute(attributes, "unit")? })
-    }
-
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
         Ok(smallvec![infer_solution(operands)?])
     }
 
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let (a, b) = (Matrices::<T>::of(&inputs[0])?, Matrices::<T>::of(&inputs[1])?);
-        let solutions = a.each(|index| Ok(solved(self, a.get(index), b.get(index).to_owned())))?;
-        Ok(vec![joined(solutions, *inputs[1].shape())?])
+    fn evaluate<T: Number>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
+        let (a, b) = (Matrices::<T>::of(inputs, 0)?, Matrices::<T>::of(inputs, 1)?);
+        let solutions =
+            a.each(|index| Ok(solved(self, a.get(index).as_ref(), b.get(index).as_ref().to_owned())))?;
+        T::joined(solutions, *inputs[1].shape())
     }
 
     /// M. Giles, *An extended collection of matrix derivative results*, 2008, section 2.3.1, with the part of `Ā` that is
@@ -53,7 +34,7 @@ impl MatrixOp for SolveTriangular {
 }
 
 /// Solves `A X = B` and returns `X` in row-major order.
-pub(super) fn solved<T: Scalar>(op: &SolveTriangular, a: MatRef<'_, T>, b: Mat<T>) -> Vec<T> {
+fn solved<T: Scalar>(op: &SolveTriangular, a: MatRef<'_, T>, b: Mat<T>) -> Vec<T> {
     let mut x = b;
     match (op.upper, op.unit) {
         (false, false) => triangular::solve_lower_triangular_in_place(a, x.as_mut(), Par::Seq),

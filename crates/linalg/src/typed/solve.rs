@@ -4,188 +4,172 @@ use super::{done, typed};
 use crate::{Side, Triangle, any};
 use kiln_tensor::{AnyTensor, Backend, Int, Tensor};
 
-/// Solves the linear system `A X = B` (or `X A = B` with [`Side::Right`]) for square matrices `A` `[.., n, n]`.
-///
-/// `B` is `[.., n, k]` (`[.., k, n]` on the right). It is a batch of vectors `[.., n]` if it has rank 1, or one
-/// dimension less than `A` and the same batch dimensions. Batch dimensions broadcast; the result has the rank of `B`.
-///
-/// Equivalent to [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The
-/// gradient is that of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{Side, solve};
-/// use kiln_tensor::Tensor;
-///
-/// let device = Default::default();
-/// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 3.0]], &device);
-/// let b = Tensor::<Flex, 1>::from_floats([3.0, 5.0], &device);
-/// let x = solve(a, b, Side::Left);
-/// assert!(x.all_close(Tensor::from_floats([0.8, 1.4], &device), None, Some(1e-6)));
-/// ```
-///
-/// # Panics
-/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`. A singular
-/// matrix poisons the result: reading it returns the error.
-#[track_caller]
-pub fn solve<B: Backend, const D: usize, const D2: usize>(
-    a: Tensor<B, D>,
-    b: Tensor<B, D2>,
-    side: Side,
-) -> Tensor<B, D2> {
-    typed(any::solve(a.into_any(), b.into_any(), side))
-}
+functions! {
+    /// Solves the linear system `A X = B` (or `X A = B` with [`Side::Right`]) for square matrices `A` `[.., n, n]`.
+    ///
+    /// `B` is `[.., n, k]` (`[.., k, n]` on the right). It is a batch of vectors `[.., n]` if it has rank 1, or one
+    /// dimension less than `A` and the same batch dimensions. Batch dimensions broadcast; the result has the rank of `B`.
+    ///
+    /// Equivalent to [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The
+    /// gradient is that of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{Side, solve};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 1.0], [1.0, 3.0]], &device);
+    /// let b = Tensor::<Flex, 1>::from_floats([3.0, 5.0], &device);
+    /// let x = solve(a, b, Side::Left);
+    /// assert!(x.all_close(Tensor::from_floats([0.8, 1.4], &device), None, Some(1e-6)));
+    /// ```
+    ///
+    /// # Panics
+    /// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`. A singular
+    /// matrix poisons the result: reading it returns the error.
+    pub fn solve[B: Backend, const D: usize, const D2: usize](
+        a: Tensor<B, D> as any,
+        b: Tensor<B, D2> as any,
+        side: Side,
+    ) -> Tensor<B, D2>;
 
-/// Solves the triangular linear system `A X = B` (or `X A = B` with [`Side::Right`]) for matrices `A` `[.., n, n]`.
-///
-/// Only the given triangle of `A` is read; with `unit_diagonal` its diagonal is taken to be ones. `B` is `[.., n, k]`
-/// (`[.., k, n]` on the right). Batch dimensions broadcast. A zero on the diagonal results in infinities or NaNs.
-///
-/// Equivalent to `torch.linalg`'s
-/// [`solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{Side, Triangle, solve_triangular};
-/// use kiln_tensor::Tensor;
-///
-/// let device = Default::default();
-/// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [1.0, 4.0]], &device);
-/// let b = Tensor::<Flex, 2>::from_floats([[2.0], [9.0]], &device);
-/// let x = solve_triangular(a, b, Triangle::Lower, Side::Left, false);
-/// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
-/// ```
-///
-/// # Panics
-/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
-#[doc(alias = "triangular_solve")]
-#[track_caller]
-pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
-    a: Tensor<B, D>,
-    b: Tensor<B, D2>,
-    triangle: Triangle,
-    side: Side,
-    unit_diagonal: bool,
-) -> Tensor<B, D2> {
-    typed(any::solve_triangular(a.into_any(), b.into_any(), triangle, side, unit_diagonal))
-}
+    /// Solves the triangular linear system `A X = B` (or `X A = B` with [`Side::Right`]) for matrices `A` `[.., n, n]`.
+    ///
+    /// Only the given triangle of `A` is read; with `unit_diagonal` its diagonal is taken to be ones. `B` is `[.., n, k]`
+    /// (`[.., k, n]` on the right). Batch dimensions broadcast. A zero on the diagonal results in infinities or NaNs.
+    ///
+    /// Equivalent to `torch.linalg`'s
+    /// [`solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{Side, Triangle, solve_triangular};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [1.0, 4.0]], &device);
+    /// let b = Tensor::<Flex, 2>::from_floats([[2.0], [9.0]], &device);
+    /// let x = solve_triangular(a, b, Triangle::Lower, Side::Left, false);
+    /// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
+    #[doc(alias = "triangular_solve")]
+    pub fn solve_triangular[B: Backend, const D: usize, const D2: usize](
+        a: Tensor<B, D> as any,
+        b: Tensor<B, D2> as any,
+        triangle: Triangle,
+        side: Side,
+        unit_diagonal: bool,
+    ) -> Tensor<B, D2>;
 
-/// Solves `A X = B` from the [Cholesky factor](crate::cholesky) of `A`: `B` is `[.., n, k]`, the factor `[.., n, n]`.
-/// Batch dimensions broadcast.
-///
-/// Equivalent to [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{Triangle, cholesky, cholesky_solve};
-/// use kiln_tensor::Tensor;
-///
-/// let device = Default::default();
-/// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &device);
-/// let b = Tensor::<Flex, 2>::from_floats([[8.0], [22.0]], &device);
-/// let x = cholesky_solve(b, cholesky(a, Triangle::Lower), Triangle::Lower);
-/// assert!(x.all_close(Tensor::from_floats([[1.0], [2.0]], &device), None, Some(1e-6)));
-/// ```
-///
-/// # Panics
-/// When the factors are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
-#[doc(alias = "cho_solve")]
-#[track_caller]
-pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
-    b: Tensor<B, D2>,
-    factor: Tensor<B, D>,
-    triangle: Triangle,
-) -> Tensor<B, D2> {
-    typed(any::cholesky_solve(b.into_any(), factor.into_any(), triangle))
-}
+    /// Solves `A X = B` from the [Cholesky factor](crate::cholesky) of `A`: `B` is `[.., n, k]`, the factor `[.., n, n]`.
+    /// Batch dimensions broadcast.
+    ///
+    /// Equivalent to [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{Triangle, cholesky, cholesky_solve};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[4.0, 2.0], [2.0, 10.0]], &device);
+    /// let b = Tensor::<Flex, 2>::from_floats([[8.0], [22.0]], &device);
+    /// let x = cholesky_solve(b, cholesky(a, Triangle::Lower), Triangle::Lower);
+    /// assert!(x.all_close(Tensor::from_floats([[1.0], [2.0]], &device), None, Some(1e-6)));
+    /// ```
+    ///
+    /// # Panics
+    /// When the factors are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
+    #[doc(alias = "cho_solve")]
+    pub fn cholesky_solve[B: Backend, const D: usize, const D2: usize](
+        b: Tensor<B, D2> as any,
+        factor: Tensor<B, D> as any,
+        triangle: Triangle,
+    ) -> Tensor<B, D2>;
 
-/// Computes the inverse of `A` `[.., n, n]` from its [Cholesky factor](crate::cholesky).
-///
-/// Equivalent to
-/// [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{Triangle, cholesky_inverse};
-/// use kiln_tensor::Tensor;
-///
-/// let factor = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 4.0]], &Default::default());
-/// let inverse = cholesky_inverse(factor, Triangle::Lower);
-/// assert_eq!(inverse.into_data().to_vec::<f32>(), [0.25, 0.0, 0.0, 0.0625]);
-/// ```
-///
-/// # Panics
-/// When the factors are not square.
-#[track_caller]
-pub fn cholesky_inverse<B: Backend, const D: usize>(
-    factor: Tensor<B, D>,
-    triangle: Triangle,
-) -> Tensor<B, D> {
-    typed(any::cholesky_inverse(factor.into_any(), triangle))
-}
+    /// Computes the inverse of `A` `[.., n, n]` from its [Cholesky factor](crate::cholesky).
+    ///
+    /// Equivalent to
+    /// [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{Triangle, cholesky_inverse};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let factor = Tensor::<Flex, 2>::from_floats([[2.0, 0.0], [0.0, 4.0]], &Default::default());
+    /// let inverse = cholesky_inverse(factor, Triangle::Lower);
+    /// assert_eq!(inverse.into_data().to_vec::<f32>(), [0.25, 0.0, 0.0, 0.0625]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the factors are not square.
+    pub fn cholesky_inverse[B: Backend, const D: usize](
+        factor: Tensor<B, D> as any,
+        triangle: Triangle,
+    ) -> Tensor<B, D>;
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from the result of [`lu_factor`](crate::lu_factor) for `A`. `B`
-/// is `[.., n, k]` (`[.., k, n]` on the right). Batch dimensions broadcast. A singular matrix results in infinities or
-/// NaNs.
-///
-/// Equivalent to [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{Side, lu_factor, lu_solve};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let device = Default::default();
-/// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &device);
-/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = lu_factor(a);
-/// let b = Tensor::<Flex, 2>::from_floats([[5.0], [16.0]], &device);
-/// let x = lu_solve(factors, pivots, b, Side::Left);
-/// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
-/// ```
-///
-/// # Panics
-/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
-/// broadcast to the rank of `B`.
-#[track_caller]
-pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
-    factors: Tensor<B, D>,
-    pivots: Tensor<B, D1, Int>,
-    b: Tensor<B, D2>,
-    side: Side,
-) -> Tensor<B, D2> {
-    typed(any::lu_solve(factors.into_any(), pivots.into_any(), b.into_any(), side))
-}
+    /// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from the result of [`lu_factor`](crate::lu_factor) for `A`. `B`
+    /// is `[.., n, k]` (`[.., k, n]` on the right). Batch dimensions broadcast. A singular matrix results in infinities or
+    /// NaNs.
+    ///
+    /// Equivalent to [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{Side, lu_factor, lu_solve};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [4.0, 6.0]], &device);
+    /// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = lu_factor(a);
+    /// let b = Tensor::<Flex, 2>::from_floats([[5.0], [16.0]], &device);
+    /// let x = lu_solve(factors, pivots, b, Side::Left);
+    /// assert_eq!(x.into_data().to_vec::<f32>(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
+    /// broadcast to the rank of `B`.
+    pub fn lu_solve[B: Backend, const D: usize, const D1: usize, const D2: usize](
+        factors: Tensor<B, D> as any,
+        pivots: Tensor<B, D1, Int> as any,
+        b: Tensor<B, D2> as any,
+        side: Side,
+    ) -> Tensor<B, D2>;
 
-/// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is
-/// `[.., n, k]`. Batch dimensions broadcast. A singular matrix results in infinities or NaNs.
-///
-/// Equivalent to
-/// [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient
-/// with respect to `B` uses the same factors. The gradient of the factors is not implemented: requesting it is an error
-/// of [`ldl_factor`](crate::ldl_factor), or NaN for factors from another source.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_linalg::{ldl_factor, ldl_solve};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let device = Default::default();
-/// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &device);
-/// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = ldl_factor(a);
-/// let b = Tensor::<Flex, 2>::from_floats([[2.0], [6.0]], &device);
-/// assert_eq!(ldl_solve(factors, pivots, b).into_data().to_vec::<f32>(), [3.0, 1.0]);
-/// ```
-///
-/// # Panics
-/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
-/// broadcast to the rank of `B`. Invalid pivots poison the result: reading it returns the error.
-#[track_caller]
-pub fn ldl_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
-    factors: Tensor<B, D>,
-    pivots: Tensor<B, D1, Int>,
-    b: Tensor<B, D2>,
-) -> Tensor<B, D2> {
-    typed(any::ldl_solve(factors.into_any(), pivots.into_any(), b.into_any()))
+    /// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is
+    /// `[.., n, k]`. Batch dimensions broadcast. A singular matrix results in infinities or NaNs.
+    ///
+    /// Equivalent to
+    /// [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient
+    /// with respect to `B` uses the same factors. The gradient of the factors is not implemented: requesting it is an error
+    /// of [`ldl_factor`](crate::ldl_factor), or NaN for factors from another source.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_linalg::{ldl_factor, ldl_solve};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let a = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [2.0, 0.0]], &device);
+    /// let (factors, pivots): (_, Tensor<Flex, 1, Int>) = ldl_factor(a);
+    /// let b = Tensor::<Flex, 2>::from_floats([[2.0], [6.0]], &device);
+    /// assert_eq!(ldl_solve(factors, pivots, b).into_data().to_vec::<f32>(), [3.0, 1.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
+    /// broadcast to the rank of `B`. Invalid pivots poison the result: reading it returns the error.
+    pub fn ldl_solve[B: Backend, const D: usize, const D1: usize, const D2: usize](
+        factors: Tensor<B, D> as any,
+        pivots: Tensor<B, D1, Int> as any,
+        b: Tensor<B, D2> as any,
+    ) -> Tensor<B, D2>;
 }
 
 /// The result of [`lstsq`]. `D1` is `D - 1`.

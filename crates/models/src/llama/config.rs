@@ -6,7 +6,9 @@ use kiln_nn::transformer::FeedForwardActivation;
 use kiln_tensor::Backend;
 
 use crate::error::Result;
-use crate::hugging_face::{Fields, MAX_LAYERS, check_number, invalid, parse, unsupported, wrong};
+use crate::hugging_face::{
+    Fields, check_divisor, check_layers, check_number, invalid, parse, unsupported, wrong,
+};
 
 /// The values of `model_type` that [`LlamaConfig::from_hugging_face`] reads.
 pub const LLAMA_MODEL_TYPES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "smollm3"];
@@ -233,20 +235,10 @@ impl LlamaConfig {
     pub(crate) fn check(&self) -> Result<()> {
         let (heads, kv_heads) = (self.num_attention_heads, self.num_key_value_heads);
         let fail = |field: &str, found: usize, expected: String| Err(invalid(field, found, expected));
-        if heads == 0 || self.head_dim.is_none() && !self.hidden_size.is_multiple_of(heads) {
-            return fail(
-                "num_attention_heads",
-                heads,
-                format!("a divisor of hidden_size = {}", self.hidden_size),
-            );
+        if heads == 0 || self.head_dim.is_none() {
+            check_divisor("num_attention_heads", heads, ("hidden_size", self.hidden_size))?;
         }
-        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return fail(
-                "num_key_value_heads",
-                kv_heads,
-                format!("a divisor of num_attention_heads = {heads}"),
-            );
-        }
+        check_divisor("num_key_value_heads", kv_heads, ("num_attention_heads", heads))?;
         let head = self.head_features();
         if head == 0 || !head.is_multiple_of(2) {
             return fail("head_dim", head, "an even number, since features are rotated in pairs".to_owned());
@@ -255,9 +247,7 @@ impl LlamaConfig {
             return fail("sliding_window", 0, "at least 1".to_owned());
         }
         let layers = self.num_hidden_layers;
-        if layers > MAX_LAYERS {
-            return fail("num_hidden_layers", layers, format!("at most {MAX_LAYERS}"));
-        }
+        check_layers("num_hidden_layers", layers)?;
         for (field, list) in [("sliding_layers", &self.sliding_layers), ("rope_layers", &self.rope_layers)] {
             if let Some(list) = list.as_ref().filter(|list| list.len() != layers) {
                 return fail(field, list.len(), format!("{layers} values, one for each layer"));

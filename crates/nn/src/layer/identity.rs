@@ -1,17 +1,14 @@
 //! The identity.
 
-use crate::{ForwardModule, Module};
+use crate::ForwardModule;
+use crate::module::plain::unit_modules;
 
-/// The identity: returns its input. It takes the place of an optional layer.
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct Identity;
+unit_modules! {
+    /// The identity: returns its input. It takes the place of an optional layer.
+    Identity;
+}
 
 impl Identity {
-    /// Returns the layer.
-    pub fn new() -> Identity {
-        Identity
-    }
-
     /// Returns the input.
     pub fn forward<X>(&self, x: X) -> X {
         x

@@ -4,27 +4,35 @@ use crate::Module;
 use crate::module::forward::forward_modules;
 use kiln_tensor::{Backend, PadMode, Tensor};
 
+/// Defines layers that pad with a mode or number, which may be that of a field after `=>`.
 macro_rules! pads {
-    ($($(#[$doc:meta])* $name:ident $axes:literal $rank:literal $mode:expr $(, $panic:literal)?;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $axes:literal $rank:literal $mode:expr $(=> $value:ident)? $(, $panic:literal)?;
+    )*) => {$(
         $(#[$doc])*
         #[derive(Module, Clone, Copy, Debug)]
         pub struct $name {
             /// The numbers of elements added before and after each spatial dimension, first dimension first.
             #[module(attribute)]
             pub padding: [(usize, usize); $axes],
+            $(
+                /// The value of the elements.
+                pub $value: f64,
+            )?
         }
 
         impl $name {
             /// Returns the layer with these numbers of elements before and after each spatial dimension.
             ///
             /// The first pair is that of the first spatial dimension. PyTorch's list has the last dimension first.
-            pub fn new(padding: [(usize, usize); $axes]) -> $name {
-                $name { padding }
+            pub fn new(padding: [(usize, usize); $axes] $(, $value: f64)?) -> $name {
+                $name { padding, $($value)? }
             }
 
             /// Returns the layer with the same number of elements at all ends.
-            pub fn uniform(padding: usize) -> $name {
-                $name { padding: [(padding, padding); $axes] }
+            pub fn uniform(padding: usize $(, $value: f64)?) -> $name {
+                $name { padding: [(padding, padding); $axes], $($value)? }
             }
 
             /// Pads the spatial dimensions of `[batch, channels, space..]`.
@@ -37,6 +45,7 @@ macro_rules! pads {
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 let mut pads = [(0, 0); $rank];
                 pads[2..].copy_from_slice(&self.padding);
+                $(let $value = self.$value;)?
                 x.pad(pads, $mode)
             }
         }
@@ -73,49 +82,8 @@ pads! {
     CircularPad2d 2 4 PadMode::Circular, "When a number exceeds the length of its dimension.";
     /// Pads three spatial dimensions with elements from the other end: `b c | a b c | a b`.
     CircularPad3d 3 5 PadMode::Circular, "When a number exceeds the length of its dimension.";
-}
-
-macro_rules! constant_pads {
-    ($($(#[$doc:meta])* $name:ident $axes:literal $rank:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Module, Clone, Copy, Debug)]
-        pub struct $name {
-            /// The numbers of elements added before and after each spatial dimension, first dimension first.
-            #[module(attribute)]
-            pub padding: [(usize, usize); $axes],
-            /// The value of the elements.
-            pub value: f64,
-        }
-
-        impl $name {
-            /// Returns the layer with these numbers of elements before and after each spatial dimension.
-            ///
-            /// The first pair is that of the first spatial dimension. PyTorch's list has the last dimension first.
-            pub fn new(padding: [(usize, usize); $axes], value: f64) -> $name {
-                $name { padding, value }
-            }
-
-            /// Returns the layer with the same number of elements at all ends.
-            pub fn uniform(padding: usize, value: f64) -> $name {
-                $name::new([(padding, padding); $axes], value)
-            }
-
-            /// Pads the spatial dimensions of `[batch, channels, space..]`.
-            #[track_caller]
-            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
-                let mut pads = [(0, 0); $rank];
-                pads[2..].copy_from_slice(&self.padding);
-                x.pad(pads, self.value)
-            }
-        }
-
-        forward_modules! { $name: $rank => $rank; }
-    )*};
-}
-
-constant_pads! {
     /// Pads one spatial dimension with a constant.
-    ConstantPad1d 1 3;
+    ConstantPad1d 1 3 value => value;
     /// Pads two spatial dimensions with a constant.
     ///
     /// ```
@@ -128,7 +96,7 @@ constant_pads! {
     /// let y = ConstantPad2d::new([(0, 0), (1, 0)], 7.0).forward(x);
     /// assert_eq!(y.into_data().to_vec::<f32>(), [7.0, 0.0, 0.0]);
     /// ```
-    ConstantPad2d 2 4;
+    ConstantPad2d 2 4 value => value;
     /// Pads three spatial dimensions with a constant.
-    ConstantPad3d 3 5;
+    ConstantPad3d 3 5 value => value;
 }

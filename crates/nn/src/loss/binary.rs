@@ -1,6 +1,7 @@
 //! Losses of binary and multi-label classification: each output is a class that is present or absent.
 
 use super::{Reduction, weight_buffer, weights_as};
+use crate::module::plain::unit_modules;
 use crate::{Config, Module, Param};
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
@@ -257,27 +258,21 @@ elementwise!(
     "When shapes or dtypes differ, or `gamma` is negative."
 );
 
-/// Logistic loss of scores, `ln(1 + exp(-target x))`, for targets 1 and -1.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{Reduction, SoftMarginLoss};
-/// use kiln_tensor::Tensor;
-///
-/// let (x, targets) = (Tensor::<Flex, 1>::from([0.0, 100.0]), Tensor::<Flex, 1>::from([1.0, -1.0]));
-/// let loss = SoftMarginLoss::new().forward(x, targets, Reduction::Sum);
-/// assert!((loss.item::<f32>() - (2f32.ln() + 100.0)).abs() < 1e-5);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.SoftMarginLoss.html)
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct SoftMarginLoss;
-
-impl SoftMarginLoss {
-    /// Returns the loss.
-    pub fn new() -> SoftMarginLoss {
-        SoftMarginLoss
-    }
+unit_modules! {
+    /// Logistic loss of scores, `ln(1 + exp(-target x))`, for targets 1 and -1.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{Reduction, SoftMarginLoss};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let (x, targets) = (Tensor::<Flex, 1>::from([0.0, 100.0]), Tensor::<Flex, 1>::from([1.0, -1.0]));
+    /// let loss = SoftMarginLoss::new().forward(x, targets, Reduction::Sum);
+    /// assert!((loss.item::<f32>() - (2f32.ln() + 100.0)).abs() < 1e-5);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.SoftMarginLoss.html)
+    SoftMarginLoss;
 }
 
 elementwise!(SoftMarginLoss: loss::soft_margin, soft_margin_loss(); "When shapes or dtypes differ.");

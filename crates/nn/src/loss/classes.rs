@@ -1,6 +1,7 @@
 //! Losses of classification, with class indices as targets.
 
 use super::{Reduction, weight_buffer, weights_as};
+use crate::module::plain::unit_modules;
 use crate::{Config, Module, Param};
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
@@ -159,31 +160,27 @@ impl<B: Backend> MultiMarginLoss<B> {
     }
 }
 
-/// Multi-label margin loss: `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that is listed
-/// in the targets and one that is not.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{MultiLabelMarginLoss, Reduction};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let scores = Tensor::<Flex, 2>::from([[0.0, 2.0, 1.5]]);
-/// // Class 1; the list ends at -1.
-/// let targets = Tensor::<Flex, 2, Int>::from([[1, -1, 0]]);
-/// let loss = MultiLabelMarginLoss::new().forward(scores, targets, Reduction::Mean);
-/// assert!((loss.item::<f32>() - 0.5 / 3.0).abs() < 1e-6);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiLabelMarginLoss.html)
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct MultiLabelMarginLoss;
+unit_modules! {
+    /// Multi-label margin loss: `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that is listed
+    /// in the targets and one that is not.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{MultiLabelMarginLoss, Reduction};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let scores = Tensor::<Flex, 2>::from([[0.0, 2.0, 1.5]]);
+    /// // Class 1; the list ends at -1.
+    /// let targets = Tensor::<Flex, 2, Int>::from([[1, -1, 0]]);
+    /// let loss = MultiLabelMarginLoss::new().forward(scores, targets, Reduction::Mean);
+    /// assert!((loss.item::<f32>() - 0.5 / 3.0).abs() < 1e-6);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiLabelMarginLoss.html)
+    MultiLabelMarginLoss;
+}
 
 impl MultiLabelMarginLoss {
-    /// Returns the loss.
-    pub fn new() -> MultiLabelMarginLoss {
-        MultiLabelMarginLoss
-    }
-
     /// Computes the loss of scores `[batch, classes]` and targets of the same shape: a row of targets lists class
     /// indices and ends at the first -1. The output has shape `[1]`, or with [`Reduction::None`] `[batch]`.
     ///

@@ -1,8 +1,7 @@
 //! Losses of images: overlap of segmentations, and style.
 
 use super::Reduction;
-use crate::Module;
-use crate::module::plain::{default_modules, plain_module};
+use crate::module::plain::{default_modules, plain_module, unit_modules};
 use kiln_tensor::{Backend, Tensor, loss};
 
 plain_module! {
@@ -32,31 +31,25 @@ per_example!(
     "probabilities and targets of equal shape `[batch, ..]`", "When shapes or dtypes differ."
 );
 
-/// Style loss of feature maps ([Gatys et al. 2015](https://arxiv.org/abs/1508.06576)): the squared difference of their
-/// Gram matrices `G = F Fᵀ`, `Σ (G - G')² / (4 channels² (height width)²)` for each example.
-///
-/// It is the term of one layer. The paper adds those of five layers of a pretrained VGG network, with weights; Burn's
-/// loss holds that network, here the features are arguments.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{GramMatrixLoss, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let features = Tensor::<Flex, 4>::full([2, 3, 4, 4], 2.0, &Default::default());
-/// let style = features.zeros_like();
-/// // Each entry of the Gram matrix is 64, divided by 2 · 16.
-/// let loss = GramMatrixLoss::new().forward(features, style, Reduction::Mean);
-/// assert!((loss.item::<f32>() - 4.0).abs() < 1e-5);
-/// ```
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct GramMatrixLoss;
-
-impl GramMatrixLoss {
-    /// Returns the loss.
-    pub fn new() -> GramMatrixLoss {
-        GramMatrixLoss
-    }
+unit_modules! {
+    /// Style loss of feature maps ([Gatys et al. 2015](https://arxiv.org/abs/1508.06576)): the squared difference of their
+    /// Gram matrices `G = F Fᵀ`, `Σ (G - G')² / (4 channels² (height width)²)` for each example.
+    ///
+    /// It is the term of one layer. The paper adds those of five layers of a pretrained VGG network, with weights; Burn's
+    /// loss holds that network, here the features are arguments.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{GramMatrixLoss, Reduction};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let features = Tensor::<Flex, 4>::full([2, 3, 4, 4], 2.0, &Default::default());
+    /// let style = features.zeros_like();
+    /// // Each entry of the Gram matrix is 64, divided by 2 · 16.
+    /// let loss = GramMatrixLoss::new().forward(features, style, Reduction::Mean);
+    /// assert!((loss.item::<f32>() - 4.0).abs() < 1e-5);
+    /// ```
+    GramMatrixLoss;
 }
 
 per_example!(

@@ -1,54 +1,41 @@
 //! Losses of regression: powers of the difference, and their robust forms.
 
 use super::Reduction;
-use crate::Module;
-use crate::module::plain::{default_modules, plain_module};
+use crate::module::plain::{default_modules, plain_module, unit_modules};
 use kiln_tensor::{Backend, Tensor, loss};
 
-/// Squared error loss: `(prediction - target)²`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{MseLoss, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 1>::from([1.0, 3.0]);
-/// assert_eq!(MseLoss::new().forward(x.clone(), x.zeros_like(), Reduction::Mean).item::<f32>(), 5.0);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html)
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct MseLoss;
-
-impl MseLoss {
-    /// Returns the loss.
-    pub fn new() -> MseLoss {
-        MseLoss
-    }
+unit_modules! {
+    /// Squared error loss: `(prediction - target)²`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{MseLoss, Reduction};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 1>::from([1.0, 3.0]);
+    /// assert_eq!(MseLoss::new().forward(x.clone(), x.zeros_like(), Reduction::Mean).item::<f32>(), 5.0);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html)
+    MseLoss;
 }
 
 elementwise!(MseLoss: loss::mse, mse_loss(); "When shapes or dtypes differ: a target that broadcasts is an error.");
 
-/// Absolute error loss: `|prediction - target|`. The gradient is 0 where both are equal.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_nn::loss::{L1Loss, Reduction};
-/// use kiln_tensor::Tensor;
-///
-/// let x = Tensor::<Flex, 1>::from([1.0, -3.0]);
-/// assert_eq!(L1Loss::new().forward(x.clone(), x.zeros_like(), Reduction::Mean).item::<f32>(), 2.0);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.L1Loss.html)
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct L1Loss;
-
-impl L1Loss {
-    /// Returns the loss.
-    pub fn new() -> L1Loss {
-        L1Loss
-    }
+unit_modules! {
+    /// Absolute error loss: `|prediction - target|`. The gradient is 0 where both are equal.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::loss::{L1Loss, Reduction};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Flex, 1>::from([1.0, -3.0]);
+    /// assert_eq!(L1Loss::new().forward(x.clone(), x.zeros_like(), Reduction::Mean).item::<f32>(), 2.0);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.L1Loss.html)
+    L1Loss;
 }
 
 elementwise!(L1Loss: loss::l1, l1_loss(); "When shapes or dtypes differ.");

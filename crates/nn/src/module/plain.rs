@@ -114,4 +114,20 @@ macro_rules! default_modules {
     )*};
 }
 
-pub(crate) use {default_modules, plain_module};
+/// Defines modules without settings.
+macro_rules! unit_modules {
+    ($($(#[$meta:meta])* $name:ident;)*) => {$(
+        $(#[$meta])*
+        #[derive($crate::Module, Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl $name {
+            /// Returns the module.
+            pub fn new() -> $name {
+                $name
+            }
+        }
+    )*};
+}
+
+pub(crate) use {default_modules, plain_module, unit_modules};

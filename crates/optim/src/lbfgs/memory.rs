@@ -34,7 +34,7 @@ struct Pair {
 }
 
 /// A pair of a smaller product `y · s` is not added.
-const SMALLEST_PRODUCT: f64 = 1e-10;
+const MIN_PRODUCT: f64 = 1e-10;
 
 /// The names of the entries in a state.
 const ITERATIONS: &str = "@lbfgs.iterations";
@@ -81,7 +81,7 @@ impl Memory {
         let y = gradient.clone().sub(before)?;
         let s = direction.mul_scalar(self.length)?;
         let product = dot(&y, &s)?;
-        if product <= SMALLEST_PRODUCT {
+        if product <= MIN_PRODUCT {
             return Ok(());
         }
         if self.pairs.len() as u64 >= history_size {

@@ -266,70 +266,6 @@ pub struct SequentialLrSchedulerConfig {
     pub milestones: Vec<usize>,
 }
 
-/// The configuration of any of these schedules, for [`ComposedLrSchedulerConfig`] and [`SequentialLrSchedulerConfig`].
-#[derive(Config, Clone, Debug, PartialEq)]
-pub enum LrSchedulerConfig {
-    /// A linear schedule.
-    Linear(LinearLrSchedulerConfig),
-    /// Cosine annealing with restarts.
-    Cosine(CosineAnnealingLrSchedulerConfig),
-    /// An exponential schedule.
-    Exponential(ExponentialLrSchedulerConfig),
-    /// A step schedule.
-    Step(StepLrSchedulerConfig),
-    /// A Noam schedule.
-    Noam(NoamLrSchedulerConfig),
-    /// A combination.
-    Composed(ComposedLrSchedulerConfig),
-    /// A sequence.
-    Sequential(SequentialLrSchedulerConfig),
-}
-
-impl LrSchedulerConfig {
-    fn schedule(&self) -> Result<Box<dyn LearningRate>> {
-        Ok(match self {
-            LrSchedulerConfig::Linear(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Cosine(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Exponential(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Step(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Noam(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Composed(config) => Box::new(config.schedule()?),
-            LrSchedulerConfig::Sequential(config) => Box::new(config.schedule()?),
-        })
-    }
-}
-
-impl LinearLrSchedulerConfig {
-    fn schedule(&self) -> Result<Linear> {
-        Linear::new(self.initial_lr, self.final_lr, self.num_iters as u64)
-    }
-}
-
-impl CosineAnnealingLrSchedulerConfig {
-    fn schedule(&self) -> Result<Repeat<Cosine>> {
-        let steps = self.num_iters as u64;
-        Repeat::new(Cosine::new(self.initial_lr, self.min_lr, steps)?, steps.saturating_add(1))
-    }
-}
-
-impl ExponentialLrSchedulerConfig {
-    fn schedule(&self) -> Result<Exponential> {
-        Exponential::new(self.initial_lr, self.gamma)
-    }
-}
-
-impl StepLrSchedulerConfig {
-    fn schedule(&self) -> Result<Step> {
-        Step::new(self.initial_lr, self.gamma, self.step_size as u64)
-    }
-}
-
-impl NoamLrSchedulerConfig {
-    fn schedule(&self) -> Result<Noam> {
-        Noam::new(self.factor, self.model_size as u64, self.warmup_steps as u64)
-    }
-}
-
 impl ComposedLrSchedulerConfig {
     fn schedule(&self) -> Result<Composed> {
         let add = |composed: Composed, config: &LrSchedulerConfig| Ok(composed.with(config.schedule()?));
@@ -364,32 +300,64 @@ impl SequentialLrSchedulerConfig {
     }
 }
 
+/// Defines the configuration of any schedule. A row is the variant, its configuration and the schedule of it.
 macro_rules! configs {
-    ($($config:ident, $variant:ident, $schedule:ty;)*) => {$(
-        impl $config {
-            /// Returns the scheduler.
-            ///
-            /// # Errors
-            /// When an option is out of range.
-            pub fn init(&self) -> Result<Scheduler<$schedule>> {
-                self.schedule().map(Scheduler::new)
+    ($($(#[$doc:meta])* $variant:ident $config:ident: $schedule:ty = |$options:ident| $value:expr;)*) => {
+        /// The configuration of any of these schedules, for [`ComposedLrSchedulerConfig`] and
+        /// [`SequentialLrSchedulerConfig`].
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub enum LrSchedulerConfig {
+            $($(#[$doc])* $variant($config),)*
+        }
+
+        impl LrSchedulerConfig {
+            fn schedule(&self) -> Result<Box<dyn LearningRate>> {
+                Ok(match self {
+                    $(LrSchedulerConfig::$variant($options) => Box::new($value?),)*
+                })
             }
         }
 
-        impl From<$config> for LrSchedulerConfig {
-            fn from(config: $config) -> LrSchedulerConfig {
-                LrSchedulerConfig::$variant(config)
+        $(
+            impl $config {
+                /// Returns the scheduler.
+                ///
+                /// # Errors
+                /// When an option is out of range.
+                pub fn init(&self) -> Result<Scheduler<$schedule>> {
+                    let $options = self;
+                    $value.map(Scheduler::new)
+                }
             }
-        }
-    )*};
+
+            impl From<$config> for LrSchedulerConfig {
+                fn from(config: $config) -> LrSchedulerConfig {
+                    LrSchedulerConfig::$variant(config)
+                }
+            }
+        )*
+    };
 }
 
 configs! {
-    LinearLrSchedulerConfig, Linear, Linear;
-    CosineAnnealingLrSchedulerConfig, Cosine, Repeat<Cosine>;
-    ExponentialLrSchedulerConfig, Exponential, Exponential;
-    StepLrSchedulerConfig, Step, Step;
-    NoamLrSchedulerConfig, Noam, Noam;
-    ComposedLrSchedulerConfig, Composed, Composed;
-    SequentialLrSchedulerConfig, Sequential, Sequential;
+    /// A linear schedule.
+    Linear LinearLrSchedulerConfig: Linear =
+        |it| Linear::new(it.initial_lr, it.final_lr, it.num_iters as u64);
+    /// Cosine annealing with restarts.
+    Cosine CosineAnnealingLrSchedulerConfig: Repeat<Cosine> = |it| {
+        let steps = it.num_iters as u64;
+        Cosine::new(it.initial_lr, it.min_lr, steps)
+            .and_then(|cosine| Repeat::new(cosine, steps.saturating_add(1)))
+    };
+    /// An exponential schedule.
+    Exponential ExponentialLrSchedulerConfig: Exponential = |it| Exponential::new(it.initial_lr, it.gamma);
+    /// A step schedule.
+    Step StepLrSchedulerConfig: Step = |it| Step::new(it.initial_lr, it.gamma, it.step_size as u64);
+    /// A Noam schedule.
+    Noam NoamLrSchedulerConfig: Noam =
+        |it| Noam::new(it.factor, it.model_size as u64, it.warmup_steps as u64);
+    /// A combination.
+    Composed ComposedLrSchedulerConfig: Composed = |it| it.schedule();
+    /// A sequence.
+    Sequential SequentialLrSchedulerConfig: Sequential = |it| it.schedule();
 }

@@ -110,21 +110,7 @@ impl<L: LearningRate> LearningRate for Scheduler<L> {
         self.schedule.at(step)
     }
 
-    fn momentum_at(&self, step: u64) -> Option<f64> {
-        self.schedule.momentum_at(step)
-    }
-
-    fn observe(&mut self, step: u64, metric: f64) {
-        self.schedule.observe(step, metric);
-    }
-
-    fn state(&self) -> ScheduleState {
-        self.schedule.state()
-    }
-
-    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
-        self.schedule.load_state(state)
-    }
+    forward_state!(|this| this.schedule);
 }
 
 /// The state of a [`Scheduler`], for checkpoints. A serialized step index is also read as a state.

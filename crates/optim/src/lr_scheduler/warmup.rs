@@ -1,6 +1,6 @@
 //! Warm-up: around any schedule, before cosine annealing, and before a constant rate with a final decay.
 
-use super::{Cosine, LearningRate, ScheduleState};
+use super::{Cosine, LearningRate};
 use crate::config::{check_ranges, init};
 use crate::error::{OptimError, Result, at_least_one, not_negative};
 use core::f64::consts::PI;
@@ -46,21 +46,7 @@ impl<L: LearningRate> LearningRate for Warmup<L> {
         if step >= self.steps { rate } else { rate * ramp(self.start_factor, 1.0, step, self.steps) }
     }
 
-    fn momentum_at(&self, step: u64) -> Option<f64> {
-        self.schedule.momentum_at(step)
-    }
-
-    fn observe(&mut self, step: u64, metric: f64) {
-        self.schedule.observe(step, metric);
-    }
-
-    fn state(&self) -> ScheduleState {
-        self.schedule.state()
-    }
-
-    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
-        self.schedule.load_state(state)
-    }
+    forward_state!(|this| this.schedule);
 }
 
 fn ramp(start: f64, end: f64, step: u64, steps: u64) -> f64 {

@@ -1,11 +1,10 @@
 //! The Adadelta optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema};
+use crate::math::ema;
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The Adadelta optimizer, created by [`AdadeltaConfig`].
 pub type Adadelta = PerParameter<AdadeltaRule>;
@@ -35,30 +34,11 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    slots = { SQUARES = "square_avg": NonNegative, DELTAS = "acc_delta": NonNegative };
 }
 
-const SQUARES: &str = "square_avg";
-const DELTAS: &str = "acc_delta";
-
-impl UpdateRule for AdadeltaRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[SQUARES, DELTAS]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::NonNegative
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl AdadeltaRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let AdadeltaConfig { rho, epsilon, .. } = self.options;
         let squares = ema(state, SQUARES, gradient.clone().square()?, rho)?;

@@ -1,9 +1,9 @@
 //! The Adafactor optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema, norm, times};
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::math::{ema, norm, times};
+use crate::{ParameterState, PerParameter, Update};
 use kiln_tensor::DType;
 use kiln_tensor::{AnyTensor, TensorType};
 
@@ -44,42 +44,27 @@ optimizer! {
     }
     weight_decay = 0.0: "The decoupled weight decay";
     maximize = false;
+    slots = {
+        ROWS = "row_var": NonNegative,
+        COLUMNS = "col_var": NonNegative,
+        VARIANCE = "variance": NonNegative,
+    };
+    rule {
+        fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
+            (slot == VARIANCE) == (parameter.rank() < 2)
+        }
+
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            let Some(row_axis) = parameter.rank().checked_sub(2) else { return parameter };
+            let reduced = if slot == ROWS { row_axis + 1 } else { row_axis };
+            parameter.with_shape(parameter.shape.with(reduced, 1))
+        }
+    }
 }
 
-const ROWS: &str = "row_var";
-const COLUMNS: &str = "col_var";
-const VARIANCE: &str = "variance";
-
-impl UpdateRule for AdafactorRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[ROWS, COLUMNS, VARIANCE]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::NonNegative
-    }
-
-    fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
-        (slot == VARIANCE) == (parameter.rank() < 2)
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        let Some(row_axis) = parameter.rank().checked_sub(2) else { return parameter };
-        let reduced = if slot == ROWS { row_axis + 1 } else { row_axis };
-        parameter.with_shape(parameter.shape.with(reduced, 1))
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let AdafactorConfig { beta_2_decay, epsilon_2, d, maximize, .. } = self.options;
-        let gradient = ascent(gradient, maximize)?;
+impl AdafactorRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
+        let AdafactorConfig { beta_2_decay, epsilon_2, d, .. } = self.options;
         let steps = state.steps() as f64;
         let epsilon_1 = self.epsilon_1(value.dtype());
         let beta = 1.0 - libm::pow(steps, beta_2_decay);
@@ -91,9 +76,7 @@ impl UpdateRule for AdafactorRule {
         let keep = 1.0 - options.learning_rate * options.weight_decay;
         Ok(Update { keep, step: times(direction, size.div(excess)?)? })
     }
-}
 
-impl AdafactorRule {
     fn epsilon_1(&self, dtype: DType) -> f64 {
         let of_dtype = if dtype == DType::F64 {
             f64::EPSILON

@@ -1,11 +1,9 @@
 //! The Adagrad optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::ascent;
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The Adagrad optimizer, created by [`AdagradConfig`].
 pub type Adagrad = PerParameter<AdagradRule>;
@@ -35,29 +33,11 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    slots = { SUM = "sum": NonNegative };
 }
 
-const SUM: &str = "sum";
-
-impl UpdateRule for AdagradRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[SUM]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::NonNegative
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl AdagradRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let AdagradConfig { lr_decay, initial_accumulator_value, epsilon, .. } = self.options;
         let squares = gradient.clone().square()?;

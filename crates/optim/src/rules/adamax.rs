@@ -1,11 +1,10 @@
 //! The Adamax optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema};
+use crate::math::{accumulated, ema};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The Adamax optimizer, created by [`AdamaxConfig`].
 pub type Adamax = PerParameter<AdamaxRule>;
@@ -35,44 +34,18 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    slots = { MEAN = "exp_avg": Signed, NORM = "exp_inf": NonNegative };
+    momentum = beta_1;
 }
 
-const MEAN: &str = "exp_avg";
-const NORM: &str = "exp_inf";
-
-impl UpdateRule for AdamaxRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, NORM]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn has_momentum(&self) -> bool {
-        true
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl AdamaxRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
-        let AdamaxConfig { beta_1, beta_2, epsilon, .. } = self.options;
-        let beta_1 = options.momentum.unwrap_or(beta_1);
+        let AdamaxConfig { beta_2, epsilon, .. } = self.options;
+        let beta_1 = self.momentum(options);
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;
         let magnitude = gradient.abs()?.add_scalar(epsilon)?;
-        let norm = match state.take(NORM) {
-            Some(norm) => norm.mul_scalar(beta_2)?.maximum(magnitude)?,
-            None => magnitude,
-        };
-        state.put(NORM, norm.clone());
+        let norm = accumulated(state, NORM, magnitude, |norm, new| norm.mul_scalar(beta_2)?.maximum(new))?;
         let rate = options.learning_rate / (1.0 - libm::pow(beta_1, state.steps() as f64));
         Ok(Update { keep: 1.0, step: mean.div(norm)?.mul_scalar(rate)? })
     }

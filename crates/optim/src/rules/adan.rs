@@ -1,10 +1,9 @@
 //! The Adan optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
 use crate::math::ema;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The Adan optimizer, created by [`AdanConfig`].
 pub type Adan = PerParameter<AdanRule>;
@@ -45,31 +44,16 @@ optimizer! {
         #[config(default = false)]
         pub no_prox: bool,
     }
+    slots = {
+        MEAN = "exp_avg": Signed,
+        CHANGE = "exp_avg_diff": Signed,
+        SQUARES = "exp_avg_sq": NonNegative,
+        PREVIOUS = "previous_grad": Signed,
+    };
 }
 
-const MEAN: &str = "exp_avg";
-const CHANGE: &str = "exp_avg_diff";
-const SQUARES: &str = "exp_avg_sq";
-const PREVIOUS: &str = "previous_grad";
-
-impl UpdateRule for AdanRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, CHANGE, SQUARES, PREVIOUS]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
-    }
-
-    fn update(
-        &self,
-        _value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl AdanRule {
+    fn formula(&self, Inputs { gradient, state, options, .. }: Inputs<'_>) -> Result<Update> {
         let AdanConfig { beta_1, beta_2, beta_3, epsilon, no_prox, .. } = self.options;
         let steps = state.steps() as f64;
         let change = match state.take(PREVIOUS) {

@@ -1,11 +1,9 @@
 //! The averaged SGD optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::ascent;
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The averaged SGD optimizer, created by [`AsgdConfig`].
 pub type Asgd = PerParameter<AsgdRule>;
@@ -37,29 +35,11 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    slots = { AVERAGE = "ax": Exact };
 }
 
-const AVERAGE: &str = "ax";
-
-impl UpdateRule for AsgdRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[AVERAGE]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::Exact
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl AsgdRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let AsgdConfig { lambda, alpha, t0, .. } = self.options;
         let done = state.steps() as f64 - 1.0;

@@ -1,11 +1,10 @@
 //! The LAMB optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
 use crate::math::{ema, norm, ratio, times};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The LAMB optimizer, created by [`LambConfig`].
 pub type Lamb = PerParameter<LambRule>;
@@ -37,29 +36,11 @@ optimizer! {
         pub epsilon: f64,
     }
     weight_decay = 0.01: "The weight decay, added to the update";
+    slots = { MEAN = "exp_avg": Signed, SQUARES = "exp_avg_sq": NonNegative };
 }
 
-const MEAN: &str = "exp_avg";
-const SQUARES: &str = "exp_avg_sq";
-
-impl UpdateRule for LambRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, SQUARES]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl LambRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let LambConfig { beta_1, beta_2, epsilon, .. } = self.options;
         let steps = state.steps() as f64;
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;

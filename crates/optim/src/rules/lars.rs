@@ -1,12 +1,11 @@
 //! The LARS optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{norm, times};
+use crate::math::{accumulated, norm, times};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use crate::{PerParameter, Update};
 use kiln_ir::Comparison;
-use kiln_tensor::AnyTensor;
 
 /// The LARS optimizer, created by [`LarsConfig`].
 pub type Lars = PerParameter<LarsRule>;
@@ -38,35 +37,19 @@ optimizer! {
         pub epsilon: f64,
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
+    slots = { BUFFER = "momentum_buffer": Signed };
 }
 
-const BUFFER: &str = "momentum_buffer";
-
-impl UpdateRule for LarsRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[BUFFER]
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl LarsRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let LarsConfig { momentum, trust_coefficient, epsilon, .. } = self.options;
         let (size, slope) = (norm(value)?, norm(&gradient)?);
         let is_zero = size.clone().mul(slope.clone())?.compare_scalar(Comparison::Eq, 0.0)?;
         let denominator = slope.add(size.clone().mul_scalar(options.weight_decay)?)?.add_scalar(epsilon)?;
         let rate = size.div(denominator)?.mul_scalar(trust_coefficient)?;
         let rate = is_zero.if_else_number(1.0, rate)?.mul_scalar(options.learning_rate)?;
-        let mut step = times(with_l2_penalty(gradient, value, options.weight_decay)?, rate)?;
-        if let Some(buffer) = state.take(BUFFER) {
-            step = buffer.mul_scalar(momentum)?.add(step)?;
-        }
-        state.put(BUFFER, step.clone());
+        let step = times(with_l2_penalty(gradient, value, options.weight_decay)?, rate)?;
+        let step = accumulated(state, BUFFER, step, |buffer, step| buffer.mul_scalar(momentum)?.add(step))?;
         Ok(Update { keep: 1.0, step })
     }
 }

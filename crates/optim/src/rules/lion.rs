@@ -1,10 +1,9 @@
 //! The Lion optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
 use crate::math::ema;
-use crate::{ParameterState, PerParameter, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The Lion optimizer, created by [`LionConfig`].
 pub type Lion = PerParameter<LionRule>;
@@ -30,24 +29,11 @@ optimizer! {
         pub beta_2: f64,
     }
     weight_decay = 0.0: "The decoupled weight decay";
+    slots = { MEAN = "exp_avg": Signed };
 }
 
-const MEAN: &str = "exp_avg";
-
-impl UpdateRule for LionRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN]
-    }
-
-    fn update(
-        &self,
-        _value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl LionRule {
+    fn formula(&self, Inputs { gradient, state, options, .. }: Inputs<'_>) -> Result<Update> {
         let LionConfig { beta_1, beta_2, .. } = self.options;
         let mut direction = gradient.clone().mul_scalar(1.0 - beta_1)?;
         if let Some(mean) = state.get(MEAN) {

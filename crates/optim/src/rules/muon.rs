@@ -1,9 +1,9 @@
 //! The Muon optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
 use crate::math::{ema, norm, scalar_type, times};
-use crate::{ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use crate::{PerParameter, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -47,28 +47,16 @@ optimizer! {
         pub scale: MuonScale,
     }
     weight_decay = 0.1: "The decoupled weight decay";
+    slots = { BUFFER = "momentum_buffer": Signed };
+    rule {
+        fn unmet_requirement(&self, parameter: TensorType) -> Option<&'static str> {
+            if parameter.rank() == 2 { None } else { Some("a matrix") }
+        }
+    }
 }
 
-const BUFFER: &str = "momentum_buffer";
-
-impl UpdateRule for MuonRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[BUFFER]
-    }
-
-    fn unmet_requirement(&self, parameter: TensorType) -> Option<&'static str> {
-        if parameter.rank() == 2 { None } else { Some("a matrix") }
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl MuonRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let MuonConfig { momentum, nesterov, iterations, epsilon, scale, .. } = self.options;
         let mut direction = ema(state, BUFFER, gradient.clone(), momentum)?;
         if nesterov {

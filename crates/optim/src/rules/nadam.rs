@@ -1,10 +1,10 @@
 //! The NAdam optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, decay, ema, scalar, scalar_type, times};
+use crate::math::{decay, ema, scalar, scalar_type, times};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{PerParameter, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The NAdam optimizer, created by [`NAdamConfig`].
@@ -47,43 +47,25 @@ optimizer! {
         pub decoupled_weight_decay: bool,
     }
     maximize = false;
+    slots = {
+        MEAN = "exp_avg": Signed,
+        SQUARES = "exp_avg_sq": NonNegative,
+        PRODUCT = "mu_product": NonNegative,
+    };
+    momentum = beta_1;
+    rule {
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            if slot == PRODUCT { scalar_type(parameter) } else { parameter }
+        }
+    }
 }
 
-const MEAN: &str = "exp_avg";
-const SQUARES: &str = "exp_avg_sq";
-const PRODUCT: &str = "mu_product";
-
-impl UpdateRule for NAdamRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, SQUARES, PRODUCT]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        if slot == PRODUCT { scalar_type(parameter) } else { parameter }
-    }
-
-    fn has_momentum(&self) -> bool {
-        true
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl NAdamRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let (keep, penalty) = decay(options, self.options.decoupled_weight_decay);
         let gradient = with_l2_penalty(gradient, value, penalty)?;
-        let NAdamConfig { beta_1, beta_2, epsilon, momentum_decay, .. } = self.options;
-        let beta_1 = options.momentum.unwrap_or(beta_1);
+        let NAdamConfig { beta_2, epsilon, momentum_decay, .. } = self.options;
+        let beta_1 = self.momentum(options);
         let steps = state.steps() as f64;
         let mu = |step: f64| beta_1 * (1.0 - 0.5 * libm::pow(0.96, step * momentum_decay));
         let product = match state.take(PRODUCT) {

@@ -1,11 +1,10 @@
 //! The RAdam optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, decay, ema};
+use crate::math::{decay, ema};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
-use kiln_tensor::AnyTensor;
+use crate::{PerParameter, Update};
 
 /// The RAdam optimizer, created by [`RAdamConfig`].
 pub type RAdam = PerParameter<RAdamRule>;
@@ -44,38 +43,16 @@ optimizer! {
         pub decoupled_weight_decay: bool,
     }
     maximize = false;
+    slots = { MEAN = "exp_avg": Signed, SQUARES = "exp_avg_sq": NonNegative };
+    momentum = beta_1;
 }
 
-const MEAN: &str = "exp_avg";
-const SQUARES: &str = "exp_avg_sq";
-
-impl UpdateRule for RAdamRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, SQUARES]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn has_momentum(&self) -> bool {
-        true
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl RAdamRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let (keep, penalty) = decay(options, self.options.decoupled_weight_decay);
         let gradient = with_l2_penalty(gradient, value, penalty)?;
-        let RAdamConfig { beta_1, beta_2, epsilon, .. } = self.options;
-        let beta_1 = options.momentum.unwrap_or(beta_1);
+        let RAdamConfig { beta_2, epsilon, .. } = self.options;
+        let beta_1 = self.momentum(options);
         let steps = state.steps() as f64;
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;
         let squares = ema(state, SQUARES, gradient.square()?, beta_2)?;

@@ -1,10 +1,10 @@
 //! The RMSprop optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema};
+use crate::math::{accumulated, ema};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{PerParameter, SlotCode, Update};
 use kiln_tensor::AnyTensor;
 
 /// The RMSprop optimizer, created by [`RmsPropConfig`].
@@ -42,40 +42,32 @@ optimizer! {
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
     maximize = false;
+    rule {
+        fn slots(&self) -> &'static [&'static str] {
+            match (self.options.momentum > 0.0, self.options.centered) {
+                (false, false) => &[SQUARES],
+                (true, false) => &[SQUARES, BUFFER],
+                (false, true) => &[SQUARES, MEAN],
+                (true, true) => &[SQUARES, MEAN, BUFFER],
+            }
+        }
+
+        fn slot_code(&self, slot: &str) -> SlotCode {
+            if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
+        }
+
+        fn has_momentum(&self) -> bool {
+            self.options.momentum > 0.0
+        }
+    }
 }
 
 const SQUARES: &str = "square_avg";
 const MEAN: &str = "grad_avg";
 const BUFFER: &str = "momentum_buffer";
 
-impl UpdateRule for RmsPropRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        match (self.options.momentum > 0.0, self.options.centered) {
-            (false, false) => &[SQUARES],
-            (true, false) => &[SQUARES, BUFFER],
-            (false, true) => &[SQUARES, MEAN],
-            (true, true) => &[SQUARES, MEAN, BUFFER],
-        }
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Signed }
-    }
-
-    fn has_momentum(&self) -> bool {
-        self.options.momentum > 0.0
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let gradient = ascent(gradient, self.options.maximize)?;
+impl RmsPropRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let RmsPropConfig { alpha, epsilon, momentum, centered, .. } = self.options;
         let momentum = options.momentum.unwrap_or(momentum);
@@ -85,10 +77,8 @@ impl UpdateRule for RmsPropRule {
         }
         let mut direction = gradient.div(squares.sqrt()?.add_scalar(epsilon)?)?;
         if momentum > 0.0 {
-            if let Some(buffer) = state.take(BUFFER) {
-                direction = buffer.mul_scalar(momentum)?.add(direction)?;
-            }
-            state.put(BUFFER, direction.clone());
+            let add = |buffer: AnyTensor, new| buffer.mul_scalar(momentum)?.add(new);
+            direction = accumulated(state, BUFFER, direction, add)?;
         }
         Ok(Update { keep: 1.0, step: direction.mul_scalar(options.learning_rate)? })
     }

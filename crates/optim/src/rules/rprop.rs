@@ -1,11 +1,9 @@
 //! The Rprop optimizer.
 
-use crate::config::optimizer;
+use crate::config::{Inputs, optimizer};
 use crate::error::{OptimError, Result, positive};
-use crate::math::ascent;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{PerParameter, Update};
 use kiln_ir::Comparison;
-use kiln_tensor::AnyTensor;
 
 /// The Rprop optimizer, created by [`RpropConfig`].
 pub type Rprop = PerParameter<RpropRule>;
@@ -42,6 +40,7 @@ optimizer! {
     }
     maximize = false;
     check = check_steps;
+    slots = { PREVIOUS = "prev": Exact, SIZES = "step_size": Exact };
 }
 
 fn check_steps(options: &RpropConfig) -> Result<()> {
@@ -56,31 +55,9 @@ fn check_steps(options: &RpropConfig) -> Result<()> {
     Ok(())
 }
 
-const PREVIOUS: &str = "prev";
-const SIZES: &str = "step_size";
-
-impl UpdateRule for RpropRule {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[PREVIOUS, SIZES]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::Exact
-    }
-
-    fn update(
-        &self,
-        _value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let RpropConfig { eta_minus, eta_plus, min_step, max_step, maximize, .. } = self.options;
-        let gradient = ascent(gradient, maximize)?;
+impl RpropRule {
+    fn formula(&self, Inputs { gradient, state, options, .. }: Inputs<'_>) -> Result<Update> {
+        let RpropConfig { eta_minus, eta_plus, min_step, max_step, .. } = self.options;
         let sizes = match state.take(SIZES) {
             Some(sizes) => sizes,
             None => gradient.full_like(options.learning_rate)?,

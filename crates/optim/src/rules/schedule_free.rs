@@ -1,14 +1,14 @@
 //! The averaging that both schedule-free optimizers share.
 
 use crate::error::Result;
-use crate::math::{ratio, scalar, scalar_type, times};
+use crate::math::{accumulated, ratio, scalar, scalar_type, times};
 use crate::{Mode, ParameterState, Update};
 use kiln_ir::Comparison;
 use kiln_tensor::{AnyTensor, TensorType};
 
 pub(super) const Z: &str = "z";
 pub(super) const WEIGHT_SUM: &str = "weight_sum";
-pub(super) const LARGEST_RATE: &str = "lr_max";
+pub(super) const MAX_RATE: &str = "lr_max";
 
 /// The options of the averaging.
 pub(super) struct Averaging {
@@ -45,18 +45,10 @@ impl Averaging {
     /// The share of this step in the average. It is on the device, as the largest rate depends on the steps that were
     /// not refused.
     fn share(&self, value: &AnyTensor, state: &mut ParameterState, rate: f64) -> Result<AnyTensor> {
-        let largest = match state.take(LARGEST_RATE) {
-            Some(largest) => largest.maximum(scalar(rate, value)?)?,
-            None => scalar(rate, value)?,
-        };
-        state.put(LARGEST_RATE, largest.clone());
+        let largest = accumulated(state, MAX_RATE, scalar(rate, value)?, AnyTensor::maximum)?;
         let by_step = libm::pow(state.steps() as f64, self.r);
         let weight = largest.powf_scalar(self.weight_lr_power)?.mul_scalar(by_step)?;
-        let sum = match state.take(WEIGHT_SUM) {
-            Some(sum) => sum.add(weight.clone())?,
-            None => weight.clone(),
-        };
-        state.put(WEIGHT_SUM, sum.clone());
+        let sum = accumulated(state, WEIGHT_SUM, weight.clone(), AnyTensor::add)?;
         let is_zero = sum.clone().compare_scalar(Comparison::Eq, 0.0)?;
         Ok(is_zero.if_else_number(0.0, ratio(weight, sum)?)?)
     }
@@ -64,7 +56,7 @@ impl Averaging {
 
 pub(super) fn slot_type(slot: &str, parameter: TensorType) -> TensorType {
     match slot {
-        WEIGHT_SUM | LARGEST_RATE => scalar_type(parameter),
+        WEIGHT_SUM | MAX_RATE => scalar_type(parameter),
         _ => parameter,
     }
 }

@@ -1,11 +1,11 @@
 //! The schedule-free AdamW optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
-use crate::config::{name_and_weight_decay, optimizer};
+use super::schedule_free::{Averaging, MAX_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use crate::config::{Inputs, optimizer};
 use crate::error::{Result, inside_unit};
 use crate::math::ema;
 use crate::sgd::with_l2_penalty;
-use crate::{Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{Mode, ParameterState, PerParameter, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The schedule-free AdamW optimizer, created by [`ScheduleFreeAdamWConfig`].
@@ -64,40 +64,24 @@ optimizer! {
         pub weight_lr_power: f64,
     }
     check = |options| inside_unit(ScheduleFreeAdamWRule::NAME, "the momentum", options.beta_1);
+    slots = { Z: Exact, SQUARES = "exp_avg_sq": NonNegative, WEIGHT_SUM: Exact, MAX_RATE: Exact };
+    rule {
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            slot_type(slot, parameter)
+        }
+
+        fn has_eval_values(&self) -> bool {
+            true
+        }
+
+        fn converted(&self, value: AnyTensor, state: &ParameterState, to: Mode) -> Result<AnyTensor> {
+            converted(value, state, to, self.options.beta_1)
+        }
+    }
 }
 
-const SQUARES: &str = "exp_avg_sq";
-
-impl UpdateRule for ScheduleFreeAdamWRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[Z, SQUARES, WEIGHT_SUM, LARGEST_RATE]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == SQUARES { SlotCode::NonNegative } else { SlotCode::Exact }
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        slot_type(slot, parameter)
-    }
-
-    fn has_eval_values(&self) -> bool {
-        true
-    }
-
-    fn converted(&self, value: AnyTensor, state: &ParameterState, to: Mode) -> Result<AnyTensor> {
-        converted(value, state, to, self.options.beta_1)
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl ScheduleFreeAdamWRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let ScheduleFreeAdamWConfig { beta_1, beta_2, epsilon, warmup_steps, r, weight_lr_power, .. } =
             self.options;
         let squares = ema(state, SQUARES, gradient.clone().square()?, beta_2)?;

@@ -1,10 +1,10 @@
 //! The schedule-free SGD optimizer.
 
-use super::schedule_free::{Averaging, LARGEST_RATE, WEIGHT_SUM, Z, converted, slot_type};
-use crate::config::{name_and_weight_decay, optimizer};
+use super::schedule_free::{Averaging, MAX_RATE, WEIGHT_SUM, Z, converted, slot_type};
+use crate::config::{Inputs, optimizer};
 use crate::error::{Result, inside_unit};
 use crate::sgd::with_l2_penalty;
-use crate::{Mode, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{Mode, ParameterState, PerParameter, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The schedule-free SGD optimizer, created by [`ScheduleFreeSgdConfig`].
@@ -57,38 +57,24 @@ optimizer! {
         pub weight_lr_power: f64,
     }
     check = |options| inside_unit(ScheduleFreeSgdRule::NAME, "the momentum", options.momentum);
+    slots = { Z: Exact, WEIGHT_SUM: Exact, MAX_RATE: Exact };
+    rule {
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            slot_type(slot, parameter)
+        }
+
+        fn has_eval_values(&self) -> bool {
+            true
+        }
+
+        fn converted(&self, value: AnyTensor, state: &ParameterState, to: Mode) -> Result<AnyTensor> {
+            converted(value, state, to, self.options.momentum)
+        }
+    }
 }
 
-impl UpdateRule for ScheduleFreeSgdRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[Z, WEIGHT_SUM, LARGEST_RATE]
-    }
-
-    fn slot_code(&self, _slot: &str) -> SlotCode {
-        SlotCode::Exact
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        slot_type(slot, parameter)
-    }
-
-    fn has_eval_values(&self) -> bool {
-        true
-    }
-
-    fn converted(&self, value: AnyTensor, state: &ParameterState, to: Mode) -> Result<AnyTensor> {
-        converted(value, state, to, self.options.momentum)
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl ScheduleFreeSgdRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let ScheduleFreeSgdConfig { momentum, warmup_steps, r, weight_lr_power, .. } = self.options;
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let averaging = Averaging { beta_1: momentum, warmup_steps, r, weight_lr_power };

@@ -1,11 +1,11 @@
 //! The Shampoo optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::scalar_type;
+use crate::math::{accumulated, scalar_type};
 use crate::matrix::{Sides, identity, inverse_root};
 use crate::sgd::with_l2_penalty;
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{ParameterState, PerParameter, SlotCode, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The Shampoo optimizer, created by [`ShampooConfig`].
@@ -42,6 +42,38 @@ optimizer! {
         pub max_size: usize,
     }
     weight_decay = 0.0: "The weight decay (L2 penalty)";
+    rule {
+        fn slots(&self) -> &'static [&'static str] {
+            if self.options.momentum == 0.0 {
+                &[LEFT, RIGHT, LEFT_ROOT, RIGHT_ROOT, SUM]
+            } else {
+                &[LEFT, RIGHT, LEFT_ROOT, RIGHT_ROOT, SUM, BUFFER]
+            }
+        }
+
+        fn slot_code(&self, slot: &str) -> SlotCode {
+            if slot == BUFFER { SlotCode::Signed } else { SlotCode::Exact }
+        }
+
+        fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
+            let sides = Sides::of(parameter, self.options.max_size);
+            match slot {
+                LEFT | LEFT_ROOT => sides.left,
+                RIGHT | RIGHT_ROOT => sides.right,
+                SUM => sides.count() == 0,
+                _ => true,
+            }
+        }
+
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            let sides = Sides::of(parameter, self.options.max_size);
+            match slot {
+                LEFT | LEFT_ROOT => sides.left_type(),
+                RIGHT | RIGHT_ROOT => sides.right_type(),
+                _ => parameter,
+            }
+        }
+    }
 }
 
 const LEFT: &str = "left";
@@ -51,47 +83,8 @@ const RIGHT_ROOT: &str = "right_root";
 const SUM: &str = "sum";
 const BUFFER: &str = "momentum_buffer";
 
-impl UpdateRule for ShampooRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        if self.options.momentum == 0.0 {
-            &[LEFT, RIGHT, LEFT_ROOT, RIGHT_ROOT, SUM]
-        } else {
-            &[LEFT, RIGHT, LEFT_ROOT, RIGHT_ROOT, SUM, BUFFER]
-        }
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == BUFFER { SlotCode::Signed } else { SlotCode::Exact }
-    }
-
-    fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
-        let sides = Sides::of(parameter, self.options.max_size);
-        match slot {
-            LEFT | LEFT_ROOT => sides.left,
-            RIGHT | RIGHT_ROOT => sides.right,
-            SUM => sides.count() == 0,
-            _ => true,
-        }
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        let sides = Sides::of(parameter, self.options.max_size);
-        match slot {
-            LEFT | LEFT_ROOT => sides.left_type(),
-            RIGHT | RIGHT_ROOT => sides.right_type(),
-            _ => parameter,
-        }
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl ShampooRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let ShampooConfig { momentum, update_interval, epsilon, max_size, .. } = self.options;
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let sides = Sides::of(*value.ty(), max_size);
@@ -101,16 +94,12 @@ impl UpdateRule for ShampooRule {
             _ => self.preconditioned(gradient, sides, state, is_due)?,
         };
         if momentum > 0.0 {
-            if let Some(buffer) = state.take(BUFFER) {
-                direction = buffer.mul_scalar(momentum)?.add(direction)?;
-            }
-            state.put(BUFFER, direction.clone());
+            let add = |buffer: AnyTensor, new| buffer.mul_scalar(momentum)?.add(new);
+            direction = accumulated(state, BUFFER, direction, add)?;
         }
         Ok(Update { keep: 1.0, step: direction.mul_scalar(options.learning_rate)? })
     }
-}
 
-impl ShampooRule {
     fn preconditioned(
         &self,
         gradient: AnyTensor,

@@ -1,10 +1,10 @@
 //! The SOAP optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
 use crate::math::{ema, scalar_type};
 use crate::matrix::{Sides, eigenvectors, identity};
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::{ParameterState, PerParameter, Update};
 use kiln_tensor::{AnyTensor, TensorType};
 
 /// The SOAP optimizer, created by [`SoapConfig`].
@@ -55,55 +55,37 @@ optimizer! {
         pub max_size: usize,
     }
     weight_decay = 0.01: "The decoupled weight decay";
+    slots = {
+        MEAN = "exp_avg": Signed,
+        SQUARES = "exp_avg_sq": NonNegative,
+        LEFT = "left": Exact,
+        RIGHT = "right": Exact,
+        LEFT_BASIS = "left_basis": Exact,
+        RIGHT_BASIS = "right_basis": Exact,
+    };
+    rule {
+        fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
+            let sides = Sides::of_matrix(parameter, self.options.max_size);
+            match slot {
+                LEFT | LEFT_BASIS => sides.left,
+                RIGHT | RIGHT_BASIS => sides.right,
+                _ => true,
+            }
+        }
+
+        fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
+            let sides = Sides::of_matrix(parameter, self.options.max_size);
+            match slot {
+                LEFT | LEFT_BASIS => sides.left_type(),
+                RIGHT | RIGHT_BASIS => sides.right_type(),
+                _ => TensorType::new([sides.rows, sides.columns], scalar_type(parameter).dtype),
+            }
+        }
+    }
 }
 
-const MEAN: &str = "exp_avg";
-const SQUARES: &str = "exp_avg_sq";
-const LEFT: &str = "left";
-const RIGHT: &str = "right";
-const LEFT_BASIS: &str = "left_basis";
-const RIGHT_BASIS: &str = "right_basis";
-
-impl UpdateRule for SoapRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, SQUARES, LEFT, RIGHT, LEFT_BASIS, RIGHT_BASIS]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        match slot {
-            MEAN => SlotCode::Signed,
-            SQUARES => SlotCode::NonNegative,
-            _ => SlotCode::Exact,
-        }
-    }
-
-    fn has_slot(&self, slot: &str, parameter: TensorType) -> bool {
-        let sides = Sides::of_matrix(parameter, self.options.max_size);
-        match slot {
-            LEFT | LEFT_BASIS => sides.left,
-            RIGHT | RIGHT_BASIS => sides.right,
-            _ => true,
-        }
-    }
-
-    fn slot_type(&self, slot: &str, parameter: TensorType) -> TensorType {
-        let sides = Sides::of_matrix(parameter, self.options.max_size);
-        match slot {
-            LEFT | LEFT_BASIS => sides.left_type(),
-            RIGHT | RIGHT_BASIS => sides.right_type(),
-            _ => TensorType::new([sides.rows, sides.columns], scalar_type(parameter).dtype),
-        }
-    }
-
-    fn update(
-        &self,
-        value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
+impl SoapRule {
+    fn formula(&self, Inputs { value, gradient, state, options }: Inputs<'_>) -> Result<Update> {
         let sides = Sides::of_matrix(*value.ty(), self.options.max_size);
         let dtype = value.dtype();
         let shape = *value.shape();
@@ -128,9 +110,7 @@ impl UpdateRule for SoapRule {
         let keep = 1.0 - options.learning_rate * options.weight_decay;
         Ok(Update { keep, step: step.reshape(shape)?.cast(dtype)? })
     }
-}
 
-impl SoapRule {
     /// Updates the preconditioners, and the eigenvectors if they are due.
     fn update_bases(&self, matrix: AnyTensor, sides: Sides, state: &mut ParameterState) -> Result<()> {
         let SoapConfig { beta_2, update_interval, iterations, .. } = self.options;

@@ -1,12 +1,11 @@
 //! The Sophia-G optimizer.
 
-use crate::config::{name_and_weight_decay, optimizer};
+use crate::config::{Inputs, optimizer};
 use crate::error::Result;
-use crate::math::{ascent, ema};
-use crate::{ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
+use crate::math::ema;
+use crate::{PerParameter, Update};
 use core::panic::Location;
 use kiln_nn::{GradientsParams, Module};
-use kiln_tensor::AnyTensor;
 
 /// The Sophia-G optimizer, created by [`SophiaGConfig`].
 pub type SophiaG = PerParameter<SophiaGRule>;
@@ -58,31 +57,12 @@ optimizer! {
     }
     weight_decay = 0.1: "The decoupled weight decay";
     maximize = false;
+    slots = { MEAN = "exp_avg": Signed, HESSIAN = "hessian": NonNegative };
 }
 
-const MEAN: &str = "exp_avg";
-const HESSIAN: &str = "hessian";
-
-impl UpdateRule for SophiaGRule {
-    name_and_weight_decay!();
-
-    fn slots(&self) -> &'static [&'static str] {
-        &[MEAN, HESSIAN]
-    }
-
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        if slot == MEAN { SlotCode::Signed } else { SlotCode::NonNegative }
-    }
-
-    fn update(
-        &self,
-        _value: &AnyTensor,
-        gradient: AnyTensor,
-        state: &mut ParameterState,
-        options: StepOptions,
-    ) -> Result<Update> {
-        let SophiaGConfig { beta_1, rho, batch_size, maximize, .. } = self.options;
-        let gradient = ascent(gradient, maximize)?;
+impl SophiaGRule {
+    fn formula(&self, Inputs { gradient, state, options, .. }: Inputs<'_>) -> Result<Update> {
+        let SophiaGConfig { beta_1, rho, batch_size, .. } = self.options;
         let mean = ema(state, MEAN, gradient, beta_1)?;
         let hessian = match state.take(HESSIAN) {
             Some(hessian) => hessian,

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use kiln_tensor::{MAX_RANK, Shape};
 
 use super::element::StoredType;
-use super::metadata::{Metadata, MetadataArray, MetadataValue};
+use super::metadata::Metadata;
+use super::metadata_type::{MetadataArray, MetadataType, MetadataValue};
 use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
 
@@ -86,7 +87,7 @@ struct Described {
 }
 
 /// A position in a file.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     bytes: &'a FileBytes,
     at: u64,
     big_endian: bool,
@@ -125,7 +126,8 @@ impl<'a> Reader<'a> {
             let at = self.at;
             let key = self.string("a metadata key")?;
             let code = self.u32("the type of a metadata value")?;
-            let value = self.value(code, &key)?;
+            let value = MetadataValue::read(self, code, &key)?;
+            let value = value.ok_or_else(|| self.unknown_type(code, &key))?;
             if metadata.contains(&key) {
                 return Err(self.malformed(at, format!("duplicate metadata key `{}`", key.escape_debug())));
             }
@@ -134,26 +136,8 @@ impl<'a> Reader<'a> {
         Ok(metadata)
     }
 
-    fn value(&mut self, code: u32, key: &str) -> Result<MetadataValue> {
-        Ok(match code {
-            0 => u8::from_le_bytes(self.number(key)?).into(),
-            1 => i8::from_le_bytes(self.number(key)?).into(),
-            2 => u16::from_le_bytes(self.number(key)?).into(),
-            3 => i16::from_le_bytes(self.number(key)?).into(),
-            4 => u32::from_le_bytes(self.number(key)?).into(),
-            5 => i32::from_le_bytes(self.number(key)?).into(),
-            6 => f32::from_le_bytes(self.number(key)?).into(),
-            7 => self.boolean(key)?.into(),
-            8 => self.string(key)?.into(),
-            9 => self.array(key, 1)?.into(),
-            10 => u64::from_le_bytes(self.number(key)?).into(),
-            11 => i64::from_le_bytes(self.number(key)?).into(),
-            12 => f64::from_le_bytes(self.number(key)?).into(),
-            _ => return Err(self.unknown_type(code, key)),
-        })
-    }
-
-    fn array(&mut self, key: &str, depth: usize) -> Result<MetadataArray> {
+    /// Reads an array. `depth` counts the arrays around it, and itself.
+    pub(super) fn array(&mut self, key: &str, depth: usize) -> Result<MetadataArray> {
         if depth > MAX_DEPTH {
             let problem =
                 format!("`{}` has arrays nested deeper than {MAX_DEPTH} levels", key.escape_debug());
@@ -161,37 +145,18 @@ impl<'a> Reader<'a> {
         }
         let code = self.u32(key)?;
         let count = self.u64(key)?;
-        Ok(match code {
-            0 => self.many(count, 1, key, |reader| Ok(u8::from_le_bytes(reader.number(key)?)))?.into(),
-            1 => self.many(count, 1, key, |reader| Ok(i8::from_le_bytes(reader.number(key)?)))?.into(),
-            2 => self.many(count, 2, key, |reader| Ok(u16::from_le_bytes(reader.number(key)?)))?.into(),
-            3 => self.many(count, 2, key, |reader| Ok(i16::from_le_bytes(reader.number(key)?)))?.into(),
-            4 => self.many(count, 4, key, |reader| Ok(u32::from_le_bytes(reader.number(key)?)))?.into(),
-            5 => self.many(count, 4, key, |reader| Ok(i32::from_le_bytes(reader.number(key)?)))?.into(),
-            6 => self.many(count, 4, key, |reader| Ok(f32::from_le_bytes(reader.number(key)?)))?.into(),
-            7 => self.many(count, 1, key, |reader| reader.boolean(key))?.into(),
-            8 => self.many(count, 8, key, |reader| reader.string(key))?.into(),
-            9 => self.many(count, 12, key, |reader| reader.array(key, depth + 1))?.into(),
-            10 => self.many(count, 8, key, |reader| Ok(u64::from_le_bytes(reader.number(key)?)))?.into(),
-            11 => self.many(count, 8, key, |reader| Ok(i64::from_le_bytes(reader.number(key)?)))?.into(),
-            12 => self.many(count, 8, key, |reader| Ok(f64::from_le_bytes(reader.number(key)?)))?.into(),
-            _ => return Err(self.unknown_type(code, key)),
-        })
+        let array = MetadataArray::read_elements(self, (code, count), key, depth + 1)?;
+        array.ok_or_else(|| self.unknown_type(code, key))
     }
 
-    /// Reads `count` elements of at least `min_bytes` each.
-    fn many<T>(
-        &mut self,
-        count: u64,
-        min_bytes: u64,
-        key: &str,
-        mut read: impl FnMut(&mut Reader<'a>) -> Result<T>,
-    ) -> Result<Vec<T>> {
-        self.check_count(count, min_bytes, &format!("elements of `{}`", key.escape_debug()), self.at - 8)?;
+    /// Reads `count` elements. `depth` is that of elements that are arrays.
+    pub(super) fn many<T: MetadataType>(&mut self, count: u64, key: &str, depth: usize) -> Result<Vec<T>> {
+        let what = format!("elements of `{}`", key.escape_debug());
+        self.check_count(count, T::MIN_BYTES, &what, self.at - 8)?;
         // At most the length of the file.
         let mut elements = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            elements.push(read(self)?);
+            elements.push(T::read(self, key, depth)?);
         }
         Ok(elements)
     }
@@ -289,7 +254,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed(at, format!("{count} {what} do not fit the {rest} bytes that follow")))
     }
 
-    fn string(&mut self, what: &str) -> Result<String> {
+    pub(super) fn string(&mut self, what: &str) -> Result<String> {
         let length = self.u64(what)?;
         let at = self.at;
         let bytes = self.bytes.slice(at..at.saturating_add(length), what)?;
@@ -303,7 +268,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn boolean(&mut self, what: &str) -> Result<bool> {
+    pub(super) fn boolean(&mut self, what: &str) -> Result<bool> {
         let at = self.at;
         match self.number(what)? {
             [0] => Ok(false),
@@ -324,7 +289,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the bytes of a number, as little-endian.
-    fn number<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+    pub(super) fn number<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let bytes = self.bytes.slice(self.at..self.at + N as u64, what)?;
         let mut number = [0; N];
         number.copy_from_slice(bytes);

@@ -11,7 +11,8 @@ use kiln_tensor::{BlockFormat, Shape, SharedBytes, TensorData, TensorType};
 use super::contents_type;
 use super::element::ElementType;
 use super::header::{ALIGNMENT, DEFAULT_ALIGNMENT, MAGIC, VERSION};
-use super::metadata::{Metadata, MetadataArray, MetadataValue};
+use super::metadata::Metadata;
+use super::metadata_type::{MetadataValue, put_string};
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use crate::file::write_elements;
@@ -225,7 +226,7 @@ impl Plan {
                 return Err(StoreError::InvalidArgument { argument, problem });
             }
             put_string(&mut header, key);
-            put_value(&mut header, value);
+            value.put(&mut header);
         }
         let (mut sizes, mut offset) = (Vec::with_capacity(tensors.len()), 0u64);
         for (name, tensor) in tensors {
@@ -303,87 +304,6 @@ fn put_description(out: &mut Vec<u8>, name: &str, tensor: &GgufTensor<'_>, offse
     // The size of the tensor was computed, so its type has a code.
     out.extend(tensor.element.code().unwrap_or_default().to_le_bytes());
     out.extend(offset.to_le_bytes());
-}
-
-fn put_string(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u64).to_le_bytes());
-    out.extend(text.as_bytes());
-}
-
-/// Appends the type and the bytes of a value.
-fn put_value(out: &mut Vec<u8>, value: &MetadataValue) {
-    out.extend(value_code(value).to_le_bytes());
-    match value {
-        MetadataValue::U8(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::I8(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::U16(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::I16(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::U32(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::I32(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::U64(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::I64(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::F32(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::F64(x) => out.extend(x.to_le_bytes()),
-        MetadataValue::Bool(x) => out.push((*x).into()),
-        MetadataValue::String(x) => put_string(out, x),
-        MetadataValue::Array(x) => put_array(out, x),
-    }
-}
-
-fn put_array(out: &mut Vec<u8>, array: &MetadataArray) {
-    out.extend(element_code(array).to_le_bytes());
-    out.extend((array.len() as u64).to_le_bytes());
-    match array {
-        MetadataArray::U8(x) => out.extend(x),
-        MetadataArray::I8(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::U16(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::I16(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::U32(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::I32(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::U64(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::I64(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::F32(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::F64(x) => x.iter().for_each(|x| out.extend(x.to_le_bytes())),
-        MetadataArray::Bool(x) => out.extend(x.iter().map(|&x| u8::from(x))),
-        MetadataArray::String(x) => x.iter().for_each(|x| put_string(out, x)),
-        MetadataArray::Array(x) => x.iter().for_each(|x| put_array(out, x)),
-    }
-}
-
-fn value_code(value: &MetadataValue) -> u32 {
-    match value {
-        MetadataValue::U8(_) => 0,
-        MetadataValue::I8(_) => 1,
-        MetadataValue::U16(_) => 2,
-        MetadataValue::I16(_) => 3,
-        MetadataValue::U32(_) => 4,
-        MetadataValue::I32(_) => 5,
-        MetadataValue::F32(_) => 6,
-        MetadataValue::Bool(_) => 7,
-        MetadataValue::String(_) => 8,
-        MetadataValue::Array(_) => 9,
-        MetadataValue::U64(_) => 10,
-        MetadataValue::I64(_) => 11,
-        MetadataValue::F64(_) => 12,
-    }
-}
-
-fn element_code(array: &MetadataArray) -> u32 {
-    match array {
-        MetadataArray::U8(_) => 0,
-        MetadataArray::I8(_) => 1,
-        MetadataArray::U16(_) => 2,
-        MetadataArray::I16(_) => 3,
-        MetadataArray::U32(_) => 4,
-        MetadataArray::I32(_) => 5,
-        MetadataArray::F32(_) => 6,
-        MetadataArray::Bool(_) => 7,
-        MetadataArray::String(_) => 8,
-        MetadataArray::Array(_) => 9,
-        MetadataArray::U64(_) => 10,
-        MetadataArray::I64(_) => 11,
-        MetadataArray::F64(_) => 12,
-    }
 }
 
 fn put_zeros(writer: &mut dyn Write, mut count: u64) -> io::Result<()> {

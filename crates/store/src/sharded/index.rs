@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::error::{Result, StoreError};
+use crate::header::error_offset;
 use crate::stand_in;
 
 /// Limit on the length of an index in bytes, as for the header of a safetensors file.
@@ -91,8 +92,5 @@ fn printed(value: Value) -> String {
 }
 
 fn not_json(file: &Path, text: &[u8], error: &serde_json::Error) -> StoreError {
-    let lines = text.split(|&byte| byte == b'\n').take(error.line().saturating_sub(1));
-    let before: usize = lines.map(|line| line.len() + 1).sum();
-    let place = (before + error.column().saturating_sub(1)).min(text.len());
-    StoreError::malformed(file, place as u64, format!("the index is invalid: {error}"))
+    StoreError::malformed(file, error_offset(text, error), format!("the index is invalid: {error}"))
 }

@@ -4,18 +4,18 @@ use crate::{AnyTensor, DType, Element, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
 
 /// The largest table that an op computes on the host: 2 GiB of `f64`.
-const MOST_ON_HOST: usize = 1 << 28;
+const MAX_ON_HOST: usize = 1 << 28;
 
 /// Returns an error if a table of these lengths, which an op computes on the host, is too large: checked before memory
 /// is allocated.
 pub(crate) fn check_table(op: &str, lengths: &[usize]) -> Result<()> {
     let count = lengths.iter().try_fold(1usize, |count, &length| count.checked_mul(length));
     match count {
-        Some(count) if count <= MOST_ON_HOST => Ok(()),
+        Some(count) if count <= MAX_ON_HOST => Ok(()),
         _ => {
             let problem = alloc::format!("a table of {lengths:?} numbers is too large");
             Err(Error::type_error(op, problem, &[])
-                .hint(alloc::format!("the host computes up to {MOST_ON_HOST} of them: check the sizes")))
+                .hint(alloc::format!("the host computes up to {MAX_ON_HOST} of them: check the sizes")))
         }
     }
 }

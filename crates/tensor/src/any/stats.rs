@@ -24,14 +24,14 @@ pub enum CdistMode {
 }
 
 /// With more rows than this, in either tensor, distances are computed by a matmul. PyTorch's rule.
-const MOST_DIRECT_ROWS: usize = 25;
+const MAX_DIRECT_ROWS: usize = 25;
 
 /// The maximum number of differences that engines without fusion store at once.
-const MOST_DIFFERENCES: usize = 1 << 26;
+const MAX_DIFFERENCES: usize = 1 << 26;
 
 /// The maximum number of bins of a histogram, and of counts of a `bincount`: 1 GiB of `i32`. More indicate a mistake in
 /// an argument or in the data, which is an error before memory is allocated.
-const MOST_BINS: usize = 1 << 28;
+const MAX_BINS: usize = 1 << 28;
 
 impl AnyTensor {
     /// Computes the covariance matrix of variables whose observations are along an axis. See
@@ -135,8 +135,8 @@ impl AnyTensor {
         if bins == 0 {
             return wrong("needs at least 1 bin");
         }
-        if bins > MOST_BINS {
-            return wrong(&format!("{bins} bins are more than {MOST_BINS}"));
+        if bins > MAX_BINS {
+            return wrong(&format!("{bins} bins are more than {MAX_BINS}"));
         }
         let (low, high) = match range {
             Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {
@@ -258,14 +258,14 @@ impl AnyTensor {
         }
         let greatest = extremes.last().copied();
         let length = greatest.map_or(0, |greatest| greatest as usize + 1).max(min_length);
-        if length > MOST_BINS {
+        if length > MAX_BINS {
             let what = match greatest {
                 Some(greatest) if greatest as usize >= min_length => format!("the number {greatest}"),
                 Some(_) | None => format!("a length of {min_length}"),
             };
             return Err(Error::type_error("bincount", format!("{what} requires too many counts"), &[self.ty().into()])
                 .hint(format!(
-                    "each number from 0 on has a count, {MOST_BINS} at most: `unique_with_counts` counts sparse numbers"
+                    "each number from 0 on has a count, {MAX_BINS} at most: `unique_with_counts` counts sparse numbers"
                 )));
         }
         let ty = match &weights {
@@ -308,7 +308,7 @@ impl AnyTensor {
         let rows = [&self, &other].map(|x| x.shape()[x.rank() - 2]);
         let is_product = match mode {
             CdistMode::MatmulIfLarge => {
-                rows.into_iter().any(|rows| rows > MOST_DIRECT_ROWS)
+                rows.into_iter().any(|rows| rows > MAX_DIRECT_ROWS)
                     && !self.stack().engine().mixes_precision()
             }
             CdistMode::Matmul => true,
@@ -320,7 +320,7 @@ impl AnyTensor {
         // Chunks of rows limit the differences that an engine without fusion stores.
         let of_a_row = self.shape().num_elements() / rows[0].max(1);
         let batch = of_a_row.max(other.shape().num_elements() / rows[1].max(1));
-        let part = (MOST_DIFFERENCES / (batch * rows[1]).max(1)).max(1);
+        let part = (MAX_DIFFERENCES / (batch * rows[1]).max(1)).max(1);
         let dtype = self.dtype();
         let (x, other) = self.unsqueeze_dim(-2)?.widened_with(other.unsqueeze_dim(-3)?)?;
         let distances =

@@ -13,6 +13,7 @@
 //! assert_eq!(activation::sigmoid(x).into_data().to_vec::<f32>()[1..], [0.5, 1.0]);
 //! ```
 
+use crate::functions::table::{functions, typed};
 use crate::{Axis, Backend, Tensor};
 
 macro_rules! activations {
@@ -328,25 +329,26 @@ activations! {
     swiglu(axis: impl Into<Axis>);
 }
 
-/// Applies [`leaky_relu`] with a learned slope ([He et al. 2015](https://arxiv.org/abs/1502.01852)). The weight is
-/// `[1]`, or `[channels]` for `x` `[batch, channels, ..]`. The gradient at 0 is the slope.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, activation};
-///
-/// let x = Tensor::<Flex, 2>::from_data([[-2.0f32, -2.0]], &Default::default());
-/// let weight = Tensor::<Flex, 1>::from_data([0.5f32, 0.25], &Default::default());
-/// assert_eq!(activation::prelu(x, weight).into_data().to_vec::<f32>(), [-1.0, -0.5]);
-/// ```
-///
-/// # Panics
-/// When the weight has another shape.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html)
-#[track_caller]
-pub fn prelu<B: Backend, const D: usize>(x: Tensor<B, D>, weight: Tensor<B, 1>) -> Tensor<B, D> {
-    x.map(|any| any.prelu(weight.into_any()))
+functions! {
+    typed;
+
+    /// Applies [`leaky_relu`] with a learned slope ([He et al. 2015](https://arxiv.org/abs/1502.01852)). The weight is
+    /// `[1]`, or `[channels]` for `x` `[batch, channels, ..]`. The gradient at 0 is the slope.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, activation};
+    ///
+    /// let x = Tensor::<Flex, 2>::from_data([[-2.0f32, -2.0]], &Default::default());
+    /// let weight = Tensor::<Flex, 1>::from_data([0.5f32, 0.25], &Default::default());
+    /// assert_eq!(activation::prelu(x, weight).into_data().to_vec::<f32>(), [-1.0, -0.5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the weight has another shape.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html)
+    pub fn prelu[B: Backend, const D: usize](x: Tensor<B, D>, weight: Tensor<B, 1> as any) -> Tensor<B, D>;
 }
 
 /// Applies the hyperbolic tangent: [`Tensor::tanh`].

@@ -28,6 +28,7 @@
 pub use crate::any::Float8Tensor;
 pub use kiln_ir::Float8;
 
+use crate::functions::table::{functions, typed};
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Tensor};
 
@@ -136,49 +137,50 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
     Tensor::from_any(ok(a.matmul(b, dtype)))
 }
 
-/// Computes the matmul of two float tensors in 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; the batch axes
-/// broadcast. Both operands are [quantised](quantize) in E4M3. The gradients are 8-bit matmuls too, with the output
-/// gradient in E5M2.
-///
-/// The cost is accuracy: an operand keeps 4 significant bits. A matmul of random matrices has an error of about 4 % of
-/// the spread of its elements. A non-finite operand or gradient makes all elements NaN.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::Tensor;
-/// use kiln_tensor::float8;
-///
-/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &Default::default());
-/// let y = float8::matmul(x.clone(), x.transpose());
-/// assert_eq!(y.into_data().to_vec::<f32>(), [5.0]);
-/// ```
-///
-/// # Panics
-/// When the shapes are incompatible.
-#[track_caller]
-pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
-    Tensor::from_any(ok(a.into_any().matmul_float8(b.into_any())))
-}
+functions! {
+    typed;
 
-/// Computes `x · weightᵀ + bias` with an 8-bit [`matmul`]: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the
-/// result is `[.., out]`. The bias is not quantised.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, float8};
-///
-/// let x = Tensor::<Flex, 1>::from_data([3.5f32, 7.0], &Default::default());
-/// let weight = Tensor::<Flex, 2>::from_data([[7.0f32, 1.75]], &Default::default());
-/// assert_eq!(float8::linear(x, weight, None).into_data().to_vec::<f32>(), [36.75]);
-/// ```
-///
-/// # Panics
-/// When the shapes are incompatible.
-#[track_caller]
-pub fn linear<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    weight: Tensor<B, 2>,
-    bias: Option<Tensor<B, 1>>,
-) -> Tensor<B, D> {
-    x.map(|any| any.linear_float8(weight.into_any(), bias.map(Tensor::into_any)))
+    /// Computes the matmul of two float tensors in 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; the batch axes
+    /// broadcast. Both operands are [quantised](quantize) in E4M3. The gradients are 8-bit matmuls too, with the output
+    /// gradient in E5M2.
+    ///
+    /// The cost is accuracy: an operand keeps 4 significant bits. A matmul of random matrices has an error of about 4 % of
+    /// the spread of its elements. A non-finite operand or gradient makes all elements NaN.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::Tensor;
+    /// use kiln_tensor::float8;
+    ///
+    /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0]], &Default::default());
+    /// let y = float8::matmul(x.clone(), x.transpose());
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [5.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the shapes are incompatible.
+    pub fn matmul[B: Backend, const D: usize](
+        a: Tensor<B, D>,
+        b: Tensor<B, D> as any,
+    ) -> Tensor<B, D> = matmul_float8;
+
+    /// Computes `x · weightᵀ + bias` with an 8-bit [`matmul`]: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the
+    /// result is `[.., out]`. The bias is not quantised.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, float8};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([3.5f32, 7.0], &Default::default());
+    /// let weight = Tensor::<Flex, 2>::from_data([[7.0f32, 1.75]], &Default::default());
+    /// assert_eq!(float8::linear(x, weight, None).into_data().to_vec::<f32>(), [36.75]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the shapes are incompatible.
+    pub fn linear[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        weight: Tensor<B, 2> as any,
+        bias: Option<Tensor<B, 1>> as anys,
+    ) -> Tensor<B, D> = linear_float8;
 }

@@ -2,6 +2,7 @@
 
 pub use crate::any::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 
+use crate::functions::table::{functions, typed};
 use crate::tensor::ok;
 use crate::{AnyTensor, Axis, Backend, Kind, Tensor};
 use alloc::vec::Vec;
@@ -79,62 +80,65 @@ pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1
     Tensor::from_any(ok(AnyTensor::cartesian_prod(anys(vectors))))
 }
 
-/// Returns all combinations of `size` elements of a vector in their order, `[count, size]`; with replacement an element
-/// may repeat. A `size` above the number of elements, without replacement, returns no rows.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Int, Tensor, grid};
-///
-/// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &Default::default());
-/// assert_eq!(grid::combinations(x, 2, false).into_data().to_vec::<i32>(), [1, 2, 1, 3, 2, 3]);
-/// ```
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.combinations.html>
-///
-/// # Panics
-/// When the result would have more than 2²⁸ elements.
-#[track_caller]
-pub fn combinations<B: Backend, K: Kind>(
-    x: Tensor<B, 1, K>,
-    size: usize,
-    with_replacement: bool,
-) -> Tensor<B, 2, K> {
-    x.convert(|any| any.combinations(size, with_replacement))
-}
+functions! {
+    typed;
 
-/// Creates the sampling grids of affine maps of images, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
-/// `[height, width]` to `[batch, height, width, 2]`.
-///
-/// Point `(x, y)` is mapped to `map x [x, y, 1]`. Coordinates range from -1 to 1 between the centres of the outermost
-/// elements with `align_corners`, otherwise between their outer edges.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, grid};
-///
-/// let identity = Tensor::<Flex, 3>::from_floats([[[1.0f32, 0.0, 0.0], [0.0, 1.0, 0.0]]], &Default::default());
-/// let points = grid::affine_grid_2d(identity, [1, 2], false);
-/// assert_eq!(points.into_data().to_vec::<f32>(), [-0.5, 0.0, 0.5, 0.0]);
-/// ```
-///
-/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html>
-///
-/// # Panics
-/// When the maps are not `[batch, 2, 3]`.
-#[track_caller]
-pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_corners: bool) -> Tensor<B, 4> {
-    maps.convert(|any| any.affine_grid_2d(size, align_corners))
-}
+    /// Returns all combinations of `size` elements of a vector in their order, `[count, size]`; with replacement an element
+    /// may repeat. A `size` above the number of elements, without replacement, returns no rows.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, grid};
+    ///
+    /// let x = Tensor::<Flex, 1, Int>::from_ints([1, 2, 3], &Default::default());
+    /// assert_eq!(grid::combinations(x, 2, false).into_data().to_vec::<i32>(), [1, 2, 1, 3, 2, 3]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.combinations.html>
+    ///
+    /// # Panics
+    /// When the result would have more than 2²⁸ elements.
+    pub fn combinations[B: Backend, K: Kind](
+        x: Tensor<B, 1, K>,
+        size: usize,
+        with_replacement: bool,
+    ) -> Tensor<B, 2, K>;
 
-/// Creates the sampling grids of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a
-/// size `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
-///
-/// # Panics
-/// When the maps are not `[batch, 3, 4]`.
-#[track_caller]
-pub fn affine_grid_3d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 3], align_corners: bool) -> Tensor<B, 5> {
-    maps.convert(|any| any.affine_grid_3d(size, align_corners))
+    /// Creates the sampling grids of affine maps of images, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
+    /// `[height, width]` to `[batch, height, width, 2]`.
+    ///
+    /// Point `(x, y)` is mapped to `map x [x, y, 1]`. Coordinates range from -1 to 1 between the centres of the outermost
+    /// elements with `align_corners`, otherwise between their outer edges.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, grid};
+    ///
+    /// let identity = Tensor::<Flex, 3>::from_floats([[[1.0f32, 0.0, 0.0], [0.0, 1.0, 0.0]]], &Default::default());
+    /// let points = grid::affine_grid_2d(identity, [1, 2], false);
+    /// assert_eq!(points.into_data().to_vec::<f32>(), [-0.5, 0.0, 0.5, 0.0]);
+    /// ```
+    ///
+    /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html>
+    ///
+    /// # Panics
+    /// When the maps are not `[batch, 2, 3]`.
+    pub fn affine_grid_2d[B: Backend](
+        maps: Tensor<B, 3>,
+        size: [usize; 2],
+        align_corners: bool,
+    ) -> Tensor<B, 4>;
+
+    /// Creates the sampling grids of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a
+    /// size `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+    ///
+    /// # Panics
+    /// When the maps are not `[batch, 3, 4]`.
+    pub fn affine_grid_3d[B: Backend](
+        maps: Tensor<B, 3>,
+        size: [usize; 3],
+        align_corners: bool,
+    ) -> Tensor<B, 5>;
 }
 
 fn anys<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1, K>; N]) -> Vec<AnyTensor> {

@@ -39,59 +39,58 @@ pub use kiln_ir::{ConvOptions, ConvSpec, PoolOptions, Pooling};
 pub use norm::*;
 pub use pool::*;
 
+use crate::functions::table::{functions, typed};
 use crate::{Backend, Custom, CustomOp, Error, Float, Kind, Result, Tensor};
 use alloc::vec::Vec;
 use kiln_ir::{Op, Operand};
 
-/// Applies a linear layer, `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is
-/// `[.., out]`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, module};
-///
-/// let x = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
-/// let weight = Tensor::<Flex, 2>::from_data([[10.0f32, 1.0]], &Default::default());
-/// assert_eq!(module::linear(x, weight, None).into_data().to_vec::<f32>(), [12.0]);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html)
-///
-/// # Panics
-/// When the inner sizes differ.
-#[track_caller]
-pub fn linear<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    weight: Tensor<B, 2>,
-    bias: Option<Tensor<B, 1>>,
-) -> Tensor<B, D> {
-    x.map(|any| any.linear(weight.into_any(), bias.map(Tensor::into_any)))
-}
+functions! {
+    typed;
 
-/// Applies a bilinear layer, `aᵀ W_o b + bias_o` for each output `o`: `a` is `[.., in1]`, `b` `[.., in2]`, weight
-/// `[out, in1, in2]`, bias `[out]`; the result is `[.., out]`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, module};
-///
-/// let a = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
-/// let weight = Tensor::<Flex, 3>::ones([1, 2, 2], &Default::default());
-/// assert_eq!(module::bilinear(a.clone(), a, weight, None).into_data().to_vec::<f32>(), [9.0]);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.bilinear.html)
-///
-/// # Panics
-/// When the shapes are incompatible.
-#[track_caller]
-pub fn bilinear<B: Backend, const D: usize>(
-    a: Tensor<B, D>,
-    b: Tensor<B, D>,
-    weight: Tensor<B, 3>,
-    bias: Option<Tensor<B, 1>>,
-) -> Tensor<B, D> {
-    a.map(|any| any.bilinear(b.into_any(), weight.into_any(), bias.map(Tensor::into_any)))
+    /// Applies a linear layer, `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is
+    /// `[.., out]`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
+    ///
+    /// let x = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
+    /// let weight = Tensor::<Flex, 2>::from_data([[10.0f32, 1.0]], &Default::default());
+    /// assert_eq!(module::linear(x, weight, None).into_data().to_vec::<f32>(), [12.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html)
+    ///
+    /// # Panics
+    /// When the inner sizes differ.
+    pub fn linear[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        weight: Tensor<B, 2> as any,
+        bias: Option<Tensor<B, 1>> as anys,
+    ) -> Tensor<B, D>;
+
+    /// Applies a bilinear layer, `aᵀ W_o b + bias_o` for each output `o`: `a` is `[.., in1]`, `b` `[.., in2]`, weight
+    /// `[out, in1, in2]`, bias `[out]`; the result is `[.., out]`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
+    ///
+    /// let a = Tensor::<Flex, 1>::from_data([1.0f32, 2.0], &Default::default());
+    /// let weight = Tensor::<Flex, 3>::ones([1, 2, 2], &Default::default());
+    /// assert_eq!(module::bilinear(a.clone(), a, weight, None).into_data().to_vec::<f32>(), [9.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.bilinear.html)
+    ///
+    /// # Panics
+    /// When the shapes are incompatible.
+    pub fn bilinear[B: Backend, const D: usize](
+        a: Tensor<B, D>,
+        b: Tensor<B, D> as any,
+        weight: Tensor<B, 3> as any,
+        bias: Option<Tensor<B, 1>> as anys,
+    ) -> Tensor<B, D>;
 }
 
 macro_rules! dropouts {
@@ -119,48 +118,46 @@ dropouts! {
     dropout3d 5;
 }
 
-/// Applies dropout ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)). In training, elements
-/// become 0 with the given probability; the others are divided by `1 - probability`, which keeps the mean. Outside
-/// training, returns the tensor unchanged. Uses the next key of the device.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, module};
-///
-/// let x = Tensor::<Flex, 1>::ones([100], &Default::default());
-/// let y = module::dropout(x, 0.5, true).into_data().to_vec::<f32>();
-/// assert!(y.iter().all(|&y| y == 0.0 || y == 2.0));
-/// ```
-///
-/// # Panics
-/// When the probability is not between 0 and 1.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html)
-#[track_caller]
-pub fn dropout<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    probability: f64,
-    training: bool,
-) -> Tensor<B, D> {
-    x.map(|any| any.dropout(probability, training))
-}
+functions! {
+    typed;
 
-/// Applies alpha dropout ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)). In training, elements become the
-/// lower limit of [`selu`](crate::activation::selu) with this probability; then all are scaled and shifted to keep mean
-/// 0 and variance 1. With probability 1 the result is 0. Outside training, returns the tensor unchanged. Uses the next
-/// key of the device.
-///
-/// # Panics
-/// When the probability is not between 0 and 1.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.alpha_dropout.html)
-#[track_caller]
-pub fn alpha_dropout<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    probability: f64,
-    training: bool,
-) -> Tensor<B, D> {
-    x.map(|any| any.alpha_dropout(probability, training))
+    /// Applies dropout ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)). In training, elements
+    /// become 0 with the given probability; the others are divided by `1 - probability`, which keeps the mean. Outside
+    /// training, returns the tensor unchanged. Uses the next key of the device.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
+    ///
+    /// let x = Tensor::<Flex, 1>::ones([100], &Default::default());
+    /// let y = module::dropout(x, 0.5, true).into_data().to_vec::<f32>();
+    /// assert!(y.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// ```
+    ///
+    /// # Panics
+    /// When the probability is not between 0 and 1.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html)
+    pub fn dropout[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        probability: f64,
+        training: bool,
+    ) -> Tensor<B, D>;
+
+    /// Applies alpha dropout ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)). In training, elements become the
+    /// lower limit of [`selu`](crate::activation::selu) with this probability; then all are scaled and shifted to keep mean
+    /// 0 and variance 1. With probability 1 the result is 0. Outside training, returns the tensor unchanged. Uses the next
+    /// key of the device.
+    ///
+    /// # Panics
+    /// When the probability is not between 0 and 1.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.alpha_dropout.html)
+    pub fn alpha_dropout[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        probability: f64,
+        training: bool,
+    ) -> Tensor<B, D>;
 }
 
 /// Runs a [`CustomOp`] with a single result of rank `D2` and kind `K2` on tensors of one backend.

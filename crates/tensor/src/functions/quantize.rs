@@ -25,6 +25,7 @@
 //! ```
 
 pub use crate::any::{QuantGranularity, QuantMode, QuantParams, QuantRange, QuantScheme, Quantized};
+use crate::functions::table::{functions, typed};
 use crate::tensor::ok;
 use crate::{Backend, DType, Tensor};
 
@@ -108,37 +109,38 @@ pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
     Tensor::from_any(ok(x.dequantize()))
 }
 
-/// Applies fake quantisation: [`quantize()`], then [`dequantize`]. The gradient passes unchanged where the tensor is
-/// within the integers' range, and is 0 beyond (straight-through estimator, [Bengio et al.
-/// 2013](https://arxiv.org/abs/1308.3432)).
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::quantize::{self, QuantScheme};
-/// use kiln_tensor::{Autodiff, Tensor};
-///
-/// let device = Default::default();
-/// let x = Tensor::<Autodiff<Flex>, 1>::from_data([0.3f32, 1.0, 2.0], &device).require_grad();
-/// let scheme = QuantScheme::default();
-/// let limit = Tensor::<Autodiff<Flex>, 1>::from_data([1.27f32], &device);
-/// let params = quantize::compute_q_params(quantize::compute_range(limit, &scheme), &scheme);
-/// let y = quantize::fake_quantize(x.clone(), &params, &scheme);
-/// assert!((y.to_data().to_vec::<f32>()[2] - 1.27).abs() < 1e-6);
-/// let gradient = x.grad(&y.sum().backward()).unwrap();
-/// assert_eq!(gradient.into_data().to_vec::<f32>(), [1.0, 1.0, 0.0]);
-/// ```
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html)
-///
-/// # Panics
-/// When the scales or the scheme do not match the tensor.
-#[track_caller]
-pub fn fake_quantize<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    params: &QuantParams,
-    scheme: &QuantScheme,
-) -> Tensor<B, D> {
-    x.map(|any| any.fake_quantize(params, scheme))
+functions! {
+    typed;
+
+    /// Applies fake quantisation: [`quantize()`], then [`dequantize`]. The gradient passes unchanged where the tensor is
+    /// within the integers' range, and is 0 beyond (straight-through estimator, [Bengio et al.
+    /// 2013](https://arxiv.org/abs/1308.3432)).
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::quantize::{self, QuantScheme};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Autodiff<Flex>, 1>::from_data([0.3f32, 1.0, 2.0], &device).require_grad();
+    /// let scheme = QuantScheme::default();
+    /// let limit = Tensor::<Autodiff<Flex>, 1>::from_data([1.27f32], &device);
+    /// let params = quantize::compute_q_params(quantize::compute_range(limit, &scheme), &scheme);
+    /// let y = quantize::fake_quantize(x.clone(), &params, &scheme);
+    /// assert!((y.to_data().to_vec::<f32>()[2] - 1.27).abs() < 1e-6);
+    /// let gradient = x.grad(&y.sum().backward()).unwrap();
+    /// assert_eq!(gradient.into_data().to_vec::<f32>(), [1.0, 1.0, 0.0]);
+    /// ```
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html)
+    ///
+    /// # Panics
+    /// When the scales or the scheme do not match the tensor.
+    pub fn fake_quantize[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        params: &QuantParams,
+        scheme: &QuantScheme,
+    ) -> Tensor<B, D>;
 }
 
 /// Computes the matmul of two quantised matrices, `[.., m, k] x [.., k, n] -> [.., m, n]`, in the dtype of the scales.

@@ -15,139 +15,105 @@ pub use crate::any::CdistMode;
 
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 
-/// Computes the variance along an axis, over `n - 1`: [`Tensor::var`].
-#[track_caller]
-pub fn var<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
-    x.var(axis)
+/// Defines functions that forward to the method of [`Tensor`] of the same name, or to the one named after `=`.
+macro_rules! methods {
+    ($(
+        $(#[$doc:meta])*
+        pub fn $name:ident[$($generics:tt)*]($x:ident: $first:ty $(, $arg:ident: $ty:ty)* $(,)?) -> $out:ty
+        $(= $other:ident)?;
+    )*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<$($generics)*>($x: $first $(, $arg: $ty)*) -> $out {
+            $crate::tensor::forward::call!($x, $name $($other)?, $($arg),*)
+        }
+    )*};
 }
 
-/// Computes the variance along an axis, over `n`: [`Tensor::var_bias`].
-#[track_caller]
-pub fn var_bias<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
-    x.var_bias(axis)
-}
+methods! {
+    /// Computes the variance along an axis, over `n - 1`: [`Tensor::var`].
+    pub fn var[B: Backend, const D: usize](x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D>;
 
-/// Returns the variance, over `n - 1`, and the mean along an axis: [`Tensor::var_mean`].
-#[track_caller]
-pub fn var_with_mean<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    axis: impl Into<Axis>,
-) -> (Tensor<B, D>, Tensor<B, D>) {
-    x.var_mean(axis)
-}
+    /// Computes the variance along an axis, over `n`: [`Tensor::var_bias`].
+    pub fn var_bias[B: Backend, const D: usize](x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D>;
 
-/// Returns the variance, over `n`, and the mean along an axis: [`Tensor::var_mean_bias`].
-#[track_caller]
-pub fn var_with_mean_bias<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    axis: impl Into<Axis>,
-) -> (Tensor<B, D>, Tensor<B, D>) {
-    x.var_mean_bias(axis)
-}
+    /// Returns the variance, over `n - 1`, and the mean along an axis: [`Tensor::var_mean`].
+    pub fn var_with_mean[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        axis: impl Into<Axis>,
+    ) -> (Tensor<B, D>, Tensor<B, D>) = var_mean;
 
-/// Computes the standard deviation along an axis, over `n - 1`: [`Tensor::std`].
-#[track_caller]
-pub fn std<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
-    x.std(axis)
-}
+    /// Returns the variance, over `n`, and the mean along an axis: [`Tensor::var_mean_bias`].
+    pub fn var_with_mean_bias[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        axis: impl Into<Axis>,
+    ) -> (Tensor<B, D>, Tensor<B, D>) = var_mean_bias;
 
-/// Computes the median along an axis: [`Tensor::median`].
-#[track_caller]
-pub fn median<B: Backend, const D: usize, K: Numeric>(
-    x: Tensor<B, D, K>,
-    axis: impl Into<Axis>,
-) -> Tensor<B, D, K> {
-    x.median(axis)
-}
+    /// Computes the standard deviation along an axis, over `n - 1`: [`Tensor::std`].
+    pub fn std[B: Backend, const D: usize](x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D>;
 
-/// Returns the median along an axis, and its index: [`Tensor::median_with_indices`].
-#[track_caller]
-pub fn median_with_indices<B: Backend, const D: usize, K: Numeric>(
-    x: Tensor<B, D, K>,
-    axis: impl Into<Axis>,
-) -> (Tensor<B, D, K>, Tensor<B, D, Int>) {
-    x.median_with_indices(axis)
-}
+    /// Computes the median along an axis: [`Tensor::median`].
+    pub fn median[B: Backend, const D: usize, K: Numeric](
+        x: Tensor<B, D, K>,
+        axis: impl Into<Axis>,
+    ) -> Tensor<B, D, K>;
 
-/// Computes quantiles along an axis: [`Tensor::quantile`].
-#[track_caller]
-pub fn quantile<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    q: &[f64],
-    axis: impl Into<Axis>,
-    interpolation: Interpolation,
-) -> Tensor<B, D> {
-    x.quantile(q, axis, interpolation)
-}
+    /// Returns the median along an axis, and its index: [`Tensor::median_with_indices`].
+    pub fn median_with_indices[B: Backend, const D: usize, K: Numeric](
+        x: Tensor<B, D, K>,
+        axis: impl Into<Axis>,
+    ) -> (Tensor<B, D, K>, Tensor<B, D, Int>);
 
-/// Returns the most frequent element along an axis, and its index: [`Tensor::mode`].
-#[track_caller]
-pub fn mode<B: Backend, const D: usize, K: Numeric>(
-    x: Tensor<B, D, K>,
-    axis: impl Into<Axis>,
-) -> (Tensor<B, D, K>, Tensor<B, D, Int>) {
-    x.mode(axis)
-}
+    /// Computes quantiles along an axis: [`Tensor::quantile`].
+    pub fn quantile[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        q: &[f64],
+        axis: impl Into<Axis>,
+        interpolation: Interpolation,
+    ) -> Tensor<B, D>;
 
-/// Computes the covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
-#[track_caller]
-pub fn cov<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2> {
-    x.cov(axis, correction)
-}
+    /// Returns the most frequent element along an axis, and its index: [`Tensor::mode`].
+    pub fn mode[B: Backend, const D: usize, K: Numeric](
+        x: Tensor<B, D, K>,
+        axis: impl Into<Axis>,
+    ) -> (Tensor<B, D, K>, Tensor<B, D, Int>);
 
-/// Computes the correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
-#[track_caller]
-pub fn corrcoef<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2> {
-    x.corrcoef(axis)
-}
+    /// Computes the covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
+    pub fn cov[B: Backend](x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2>;
 
-/// Counts the elements in each of equally wide bins: [`Tensor::histc`].
-#[track_caller]
-pub fn histc<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    bins: usize,
-    range: Option<(f64, f64)>,
-) -> Tensor<B, 1> {
-    x.histc(bins, range)
-}
+    /// Computes the correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
+    pub fn corrcoef[B: Backend](x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2>;
 
-/// Computes a histogram of equally wide bins and their edges: [`Tensor::histogram`].
-#[track_caller]
-pub fn histogram<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    bins: usize,
-    range: Option<(f64, f64)>,
-    weights: Option<Tensor<B, D>>,
-    density: bool,
-) -> (Tensor<B, 1>, Tensor<B, 1>) {
-    x.histogram(bins, range, weights, density)
-}
+    /// Counts the elements in each of equally wide bins: [`Tensor::histc`].
+    pub fn histc[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        bins: usize,
+        range: Option<(f64, f64)>,
+    ) -> Tensor<B, 1>;
 
-/// Counts the occurrences of each integer: [`Tensor::bincount`].
-#[track_caller]
-pub fn bincount<B: Backend>(x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B, 1, Int> {
-    x.bincount(min_length)
-}
+    /// Computes a histogram of equally wide bins and their edges: [`Tensor::histogram`].
+    pub fn histogram[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        bins: usize,
+        range: Option<(f64, f64)>,
+        weights: Option<Tensor<B, D>>,
+        density: bool,
+    ) -> (Tensor<B, 1>, Tensor<B, 1>);
 
-/// Computes the distances between the rows of two tensors: [`Tensor::cdist`].
-#[track_caller]
-pub fn cdist<B: Backend, const D: usize>(x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D> {
-    x.cdist(other, p)
-}
+    /// Counts the occurrences of each integer: [`Tensor::bincount`].
+    pub fn bincount[B: Backend](x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B, 1, Int>;
 
-/// Computes the distances between the rows of two tensors, with a choice of the method: [`Tensor::cdist_with_mode`].
-#[track_caller]
-pub fn cdist_with_mode<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    other: Tensor<B, D>,
-    p: f64,
-    mode: CdistMode,
-) -> Tensor<B, D> {
-    x.cdist_with_mode(other, p, mode)
-}
+    /// Computes the distances between the rows of two tensors: [`Tensor::cdist`].
+    pub fn cdist[B: Backend, const D: usize](x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D>;
 
-/// Computes the distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
-#[track_caller]
-pub fn pdist<B: Backend>(x: Tensor<B, 2>, p: f64) -> Tensor<B, 1> {
-    x.pdist(p)
+    /// Computes the distances between the rows of two tensors, with a choice of the method: [`Tensor::cdist_with_mode`].
+    pub fn cdist_with_mode[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        other: Tensor<B, D>,
+        p: f64,
+        mode: CdistMode,
+    ) -> Tensor<B, D>;
+
+    /// Computes the distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
+    pub fn pdist[B: Backend](x: Tensor<B, 2>, p: f64) -> Tensor<B, 1>;
 }

@@ -271,11 +271,17 @@ def polynomial_text(name, about, interval, lists):
     middle, half = unscaled(mpf(0), interval), (interval[1] - interval[0]) / 2
     lines = [f"\n/// {about}.\npub(super) const {name}: Polynomial = Polynomial {{"]
     lines.append(f"    middle: {literal(middle)},\n    half: {literal(half)},")
+    shared = ""
+    if lists["f32"] == lists["f64"]:
+        shared = f"\n/// The coefficients of [`{name}`] for both dtypes.\nconst {name}_COEFFICIENTS: &[f64] = &[\n"
+        shared += "".join(f"    {literal(c)},\n" for c in lists["f64"]) + "];\n"
+        lines += [f"    {dtype}: {name}_COEFFICIENTS," for dtype in lists]
+        lists = {}
     for dtype, coefficients in lists.items():
         lines.append(f"    {dtype}: &[")
         lines += [f"        {literal(c)}," for c in coefficients]
         lines.append("    ],")
-    return "\n".join(lines) + "\n};\n"
+    return shared + "\n".join(lines) + "\n};\n"
 
 
 def split(number):

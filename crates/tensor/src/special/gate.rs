@@ -1,12 +1,12 @@
 //! Smooth gates: `x f(x)` for an `f` that rises from 0 to 1.
 
 use super::error::erfc;
-use super::{floats, widened};
+use super::{Function, floats, widened};
 use crate::Result;
 use crate::any::formula::{sigmoid, softplus};
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var};
+use kiln_ir::{DType, OperandType, ResultTypes, Saved, Var};
 
 /// A function `x f(x)`. Its gradient reads only the argument, so a tape saves nothing else.
 pub(crate) struct Gate {
@@ -78,11 +78,11 @@ pub(crate) static MISH: Gate = Gate {
 #[cfg(feature = "std")]
 pub(super) fn register() {
     // A maker is a function pointer, which captures nothing: each name needs a separate one.
-    Custom::register(GELU.name, |_| Ok(Custom::new(&GELU)));
-    Custom::register(GELU_APPROXIMATE.name, |_| Ok(Custom::new(&GELU_APPROXIMATE)));
-    Custom::register(SILU.name, |_| Ok(Custom::new(&SILU)));
-    Custom::register(MISH.name, |_| Ok(Custom::new(&MISH)));
-    Custom::register(NormalCdf::NAME, |_| Ok(Custom::new(NormalCdf)));
+    kiln_ir::Custom::register(GELU.name, |_| Ok(GELU.custom()));
+    kiln_ir::Custom::register(GELU_APPROXIMATE.name, |_| Ok(GELU_APPROXIMATE.custom()));
+    kiln_ir::Custom::register(SILU.name, |_| Ok(SILU.custom()));
+    kiln_ir::Custom::register(MISH.name, |_| Ok(MISH.custom()));
+    kiln_ir::Custom::register(NormalCdf::NAME, |_| Ok(NormalCdf.custom()));
 }
 
 /// The coefficient of the cube in [`bend`].
@@ -99,7 +99,7 @@ fn bend<'e>(x: &Var<'e>) -> Var<'e> {
 impl Gate {
     /// Applies the function as one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
-        x.apply(Op::Custom(Custom::new(self)), &[])
+        x.apply(self.op(), &[])
     }
 }
 
@@ -130,7 +130,7 @@ impl NormalCdf {
 
     /// Applies the function as one op, so that it is differentiated by its own rule.
     fn of<'e>(x: &Var<'e>, bell: &Var<'e>) -> Var<'e> {
-        x.apply(Op::Custom(Custom::new(NormalCdf)), &[bell])
+        x.apply(NormalCdf.op(), &[bell])
     }
 }
 
@@ -145,7 +145,11 @@ fn bell<'e>(x: &Var<'e>) -> Var<'e> {
     (x.square() * -0.5).exp()
 }
 
-impl CustomOp for NormalCdf {
+impl Function for NormalCdf {
+    const IS_EXPRESSION: bool = true;
+    const IS_CHEAP: bool = true;
+    const SAVED: Saved = Saved { inputs: 1, outputs: 0 };
+
     fn name(&self) -> &str {
         NormalCdf::NAME
     }
@@ -154,47 +158,29 @@ impl CustomOp for NormalCdf {
         floats(NormalCdf::NAME, inputs, 2)
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(NormalCdf))
-    }
-
-    fn is_expression(&self) -> bool {
-        true
-    }
-
-    fn is_cheap(&self) -> bool {
-        true
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let (x, bell) = (&inputs[0], &inputs[1]);
         if x.dtype() == DType::F64 {
-            return Some(alloc::vec![erfc(&(x * -FRAC_1_SQRT_2)) * 0.5]);
+            return erfc(&(x * -FRAC_1_SQRT_2)) * 0.5;
         }
         let t = (x.abs() * TAIL_STRETCH + 1.0).recip();
         let [first @ .., last] = TAIL;
         let polynomial = first.iter().rev().fold(x.scalar(last), |sum, &factor| sum * &t + factor);
         let tail = polynomial * t * bell;
-        Some(alloc::vec![x.less(&x.scalar(0.0)).select(&tail, &(1.0 - &tail))])
+        x.less(&x.scalar(0.0)).select(&tail, &(1.0 - &tail))
     }
 
-    fn saved(&self) -> Saved {
-        Saved { inputs: 1, outputs: 0 }
-    }
-
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        _: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        let slope = || bell(&widened(&inputs[0])) * (SCALE * 0.5);
-        let gradient = gradients[0].as_ref().map(|g| (widened(g) * slope()).cast(g.dtype()));
-        Some(Ok(alloc::vec![gradient, None]))
+    fn gradients<'e>(&self, inputs: &[Var<'e>], _: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        let slope = bell(&widened(&inputs[0])) * (SCALE * 0.5);
+        alloc::vec![Some((widened(g) * slope).cast(g.dtype())), None]
     }
 }
 
-impl CustomOp for &'static Gate {
+impl Function for &'static Gate {
+    const IS_EXPRESSION: bool = true;
+    const IS_CHEAP: bool = true;
+    const SAVED: Saved = Saved { inputs: 1, outputs: 0 };
+
     fn name(&self) -> &str {
         self.name
     }
@@ -203,43 +189,19 @@ impl CustomOp for &'static Gate {
         floats(self.name, inputs, 1)
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(*self))
-    }
-
-    fn is_expression(&self) -> bool {
-        true
-    }
-
-    fn is_cheap(&self) -> bool {
-        true
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let x = &inputs[0];
         let near = x.max(&x.scalar(-self.far));
-        Some(alloc::vec![&near * (self.share)(&near)])
+        &near * (self.share)(&near)
     }
 
-    fn saved(&self) -> Saved {
-        Saved { inputs: 1, outputs: 0 }
-    }
-
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        _: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        let gradient = |g: &Var<'e>| {
-            let x = widened(&inputs[0]);
-            let near = x.max(&x.scalar(-self.far)).min(&x.scalar(self.far));
-            let g = widened(g);
-            // In this order, no intermediate depends on the argument alone, which a fusing layer would store rather
-            // than recompute.
-            let [share, slope] = (self.share_and_slope)(&near);
-            (&g * share + g * near * slope).cast(inputs[0].dtype())
-        };
-        Some(Ok(alloc::vec![gradients[0].as_ref().map(gradient)]))
+    fn gradients<'e>(&self, inputs: &[Var<'e>], _: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        let x = widened(&inputs[0]);
+        let near = x.max(&x.scalar(-self.far)).min(&x.scalar(self.far));
+        let g = widened(g);
+        // In this order, no intermediate depends on the argument alone, which a fusing layer would store rather than
+        // recompute.
+        let [share, slope] = (self.share_and_slope)(&near);
+        alloc::vec![Some((&g * share + g * near * slope).cast(inputs[0].dtype()))]
     }
 }

@@ -1,9 +1,9 @@
 //! The variance about a known mean.
 
-use super::widened;
+use super::{Function, widened};
 use crate::{AnyTensor, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var};
+use kiln_ir::{OperandType, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// The mean squared deviation of a tensor from its mean, along the axes in which the mean has length 1.
@@ -14,26 +14,28 @@ use smallvec::smallvec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VarianceAbout;
 
-impl VarianceAbout {
-    pub(super) const NAME: &str = "variance_about";
-}
+/// The name of [`VarianceAbout`].
+pub(super) const NAME: &str = "variance_about";
 
 impl AnyTensor {
     /// Computes the variance along the axes in which `mean`, the mean of `self`, has length 1. See
     /// [`module::variance_about`](crate::module::variance_about).
     pub(crate) fn variance_about(self, mean: AnyTensor) -> Result<AnyTensor> {
-        self.in_same_domain(VarianceAbout::NAME, &mean)?;
-        self.apply_with(&Op::Custom(Custom::new(VarianceAbout)), [mean.into_value().into()])
+        self.in_same_domain(NAME, &mean)?;
+        self.apply_with(&VarianceAbout.op(), [mean.into_value().into()])
     }
 }
 
-impl CustomOp for VarianceAbout {
+impl Function for VarianceAbout {
+    const IS_EXPRESSION: bool = true;
+    const SAVED: Saved = Saved { outputs: 0, ..Saved::ALL };
+
     fn name(&self) -> &str {
-        VarianceAbout::NAME
+        NAME
     }
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
-        let problem = |problem: &str| kiln_ir::Error::type_error(VarianceAbout::NAME, problem, inputs);
+        let problem = |problem: &str| kiln_ir::Error::type_error(NAME, problem, inputs);
         let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
         let [x, mean] = types[..] else { return Err(problem("expects a tensor and its mean")) };
         if !x.dtype.is_float() || x.dtype != mean.dtype {
@@ -47,38 +49,19 @@ impl CustomOp for VarianceAbout {
         Ok(smallvec![*mean])
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(VarianceAbout))
-    }
-
-    fn is_expression(&self) -> bool {
-        true
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
         let (x, mean) = (&inputs[0], &inputs[1]);
         let (axes, count) = averaged(x, mean);
         let squares = (widened(x) - widened(mean)).square();
         let total = if axes.is_empty() { squares } else { squares.sum(&axes) };
-        Some(alloc::vec![(total / count as f64).cast(x.dtype())])
+        (total / count as f64).cast(x.dtype())
     }
 
-    fn saved(&self) -> Saved {
-        Saved { outputs: 0, ..Saved::ALL }
-    }
-
-    fn vjp<'e>(
-        &self,
-        inputs: &[Var<'e>],
-        _: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+    fn gradients<'e>(&self, inputs: &[Var<'e>], _: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
         let (x, mean) = (&inputs[0], &inputs[1]);
-        let slope = |g: &Var<'e>| {
-            let (_, count) = averaged(x, mean);
-            ((widened(x) - widened(mean)) * (widened(g) * (2.0 / count as f64))).cast(x.dtype())
-        };
-        Some(Ok(alloc::vec![gradients[0].as_ref().map(slope), None]))
+        let (_, count) = averaged(x, mean);
+        let gradient = (widened(x) - widened(mean)) * (widened(g) * (2.0 / count as f64));
+        alloc::vec![Some(gradient.cast(x.dtype())), None]
     }
 }
 

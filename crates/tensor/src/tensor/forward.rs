@@ -37,9 +37,9 @@ macro_rules! call {
     ($x:expr, $name:ident, $($argument:expr),*) => { $x.$name($($argument),*) };
     ($x:expr, $name:ident $other:ident, $($argument:expr),*) => { $x.$other($($argument),*) };
 }
-pub(super) use call;
+pub(crate) use call;
 
-/// Passes an argument as it is, or converts a tensor to `AnyTensor`.
+/// Passes an argument as it is, or converts a tensor or an optional tensor to `AnyTensor`.
 macro_rules! argument {
     ($x:ident) => {
         $x
@@ -47,8 +47,11 @@ macro_rules! argument {
     ($x:ident any) => {
         $x.into_any()
     };
+    ($x:ident anys) => {
+        $x.map($crate::Tensor::into_any)
+    };
 }
-pub(super) use argument;
+pub(crate) use argument;
 
 /// The typed form of results of [`AnyTensor`].
 pub(super) trait Typed: Sized {

@@ -1,45 +1,19 @@
 //! Cholesky and QR decompositions of complex matrices.
 
-use super::{in_parts, none, parts};
-use crate::host::{ComplexMatrices, Real, joined_complex, nans, split};
-use crate::kernel::factor;
+use super::{ComplexOp, ComplexRule, none, parts};
 use crate::matrix::beside;
 use crate::matrix::complex::Complex;
-use crate::op::cholesky::not_positive;
 use crate::op::qr::undetermined;
-use crate::op::{
-    Cholesky, ComplexSolveTriangular, Gradients, MatrixOp, Qr, Signature, SolveTriangular, bare, last_two,
-};
-use kiln_ir::{Result, ResultTypes, TensorData, Var};
+use crate::op::{Cholesky, Gradients, Qr, SolveTriangular, last_two};
+use kiln_ir::{Result, Var};
 
 /// `(A) -> L`: `A = L Lᴴ` for Hermitian positive definite matrices. Reads the lower triangle and the real part of the
 /// diagonal.
-#[derive(Debug)]
-pub(crate) struct ComplexCholesky;
-
-impl MatrixOp for ComplexCholesky {
-    const NAME: &'static str = "linalg::complex_cholesky";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, ComplexCholesky)
-    }
-
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        Ok(in_parts(Cholesky.infer(operands.complex()?)?))
-    }
-
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
-        let factors = a.re.each(|index| {
-            factor::cholesky(a.get(index).as_ref()).map_err(|order| not_positive(&a.re, index, order))
-        })?;
-        Ok(joined_complex(factors, *inputs[0].shape())?.into())
-    }
-
+impl ComplexRule for Cholesky {
     /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10, with adjoints instead of
     /// transposes. The diagonal of `L` is real, so only the real part of the diagonal of `P = Φ(Lᴴ L̄)` is used. The
     /// gradient `L⁻ᴴ P L⁻¹` is made Hermitian.
-    fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+    fn complex_vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let l = Complex::at(y, 0);
         let Some(g) = Complex::gradient(g, 0, &l) else { return none(1) };
         let upper = l.adjoint();
@@ -51,49 +25,16 @@ impl MatrixOp for ComplexCholesky {
 
 /// Solves `R X = B` with upper triangular `R`.
 fn solve_upper<'e>(r: &Complex<'e>, b: &Complex<'e>) -> Result<Complex<'e>> {
-    Complex::run_one(ComplexSolveTriangular(SolveTriangular { upper: true, unit: false }), &[r, b])
+    Complex::run_one(ComplexOp(SolveTriangular { upper: true, unit: false }), &[r, b])
 }
 
 /// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`, whose diagonal is real and not
 /// negative.
-#[derive(Debug)]
-pub(crate) struct ComplexQr(pub(crate) Qr);
-
-impl MatrixOp for ComplexQr {
-    const NAME: &'static str = "linalg::complex_qr";
-
-    fn attributes(&self) -> String {
-        self.0.attributes()
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Qr::parse(attributes).map(ComplexQr)
-    }
-
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        Ok(in_parts(self.0.infer(operands.complex()?)?))
-    }
-
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
-        let (rows, cols) = (a.re.rows, a.re.cols);
-        let inner = if self.0.complete { rows } else { rows.min(cols) };
-        let found = a.re.each(|index| {
-            if !a.is_finite(index) {
-                return Ok((nans::<T::Complex>(rows * inner), nans(inner * cols)));
-            }
-            Ok(factor::qr(a.get(index).as_ref(), self.0.complete))
-        })?;
-        let (q, r) = split(found);
-        let [q_re, q_im] = joined_complex(q, a.re.shape_with(&[rows, inner]))?;
-        let [r_re, r_im] = joined_complex(r, a.re.shape_with(&[inner, cols]))?;
-        Ok(vec![q_re, q_im, r_re, r_im])
-    }
-
+impl ComplexRule for Qr {
     /// The rules of [`Qr`] with adjoints instead of transposes, for a real diagonal of `R`.
-    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+    fn complex_vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (rows, cols) = last_two(&x[0].shape());
-        if self.0.complete && rows > cols {
+        if self.complete && rows > cols {
             return Err(undetermined(rows, cols));
         }
         let (q, r) = (Complex::at(y, 0), Complex::at(y, 2));

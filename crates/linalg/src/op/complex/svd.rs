@@ -1,57 +1,19 @@
 //! Singular value decomposition of complex matrices.
 
-use super::{none, parts, plus};
-use crate::host::{ComplexMatrices, Real, joined, joined_complex};
-use crate::kernel::factor;
+use super::{ComplexOp, ComplexRule, none, parts, plus};
 use crate::matrix::complex::Complex;
 use crate::matrix::{as_column, as_row, diagonal, eye, from_diagonal, on_diagonal};
-use crate::op::svd::no_convergence;
-use crate::op::{Gradients, MatrixOp, Signature, Svd, Svdvals, bare, last_two};
-use kiln_ir::{Result, ResultTypes, TensorData, Var};
-use smallvec::smallvec;
+use crate::op::{Gradients, Svd, Svdvals, last_two};
+use kiln_ir::Var;
 
 /// `(A) -> (U, S, Vᴴ)`: `A = U diag(S) Vᴴ`, singular values in descending order.
-#[derive(Debug)]
-pub(crate) struct ComplexSvd(pub(crate) Svd);
-
-impl MatrixOp for ComplexSvd {
-    const NAME: &'static str = "linalg::complex_svd";
-
-    fn attributes(&self) -> String {
-        self.0.attributes()
-    }
-
-    fn parse(attributes: &str) -> Option<Self> {
-        Svd::parse(attributes).map(ComplexSvd)
-    }
-
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        let types = self.0.infer(operands.complex()?)?;
-        let (u, s, v) = (types[0], types[1], types[2]);
-        Ok(smallvec![u, u, s, v, v])
-    }
-
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
-        let (rows, cols, k) = (a.re.rows, a.re.cols, a.re.rows.min(a.re.cols));
-        let (left, right) = if self.0.full { (rows, cols) } else { (k, k) };
-        let found = a.re.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.re.not_finite("svd", index));
-            }
-            let svd = factor::svd(a.get(index).as_ref(), self.0.full);
-            svd.ok_or_else(|| no_convergence("svd", &a.re, index))
-        })?;
-        let (u, s, v): (Vec<_>, Vec<_>, Vec<_>) = found.into_iter().collect();
-        let [u_re, u_im] = joined_complex(u, a.re.shape_with(&[rows, left]))?;
-        let [v_re, v_im] = joined_complex(v, a.re.shape_with(&[right, cols]))?;
-        Ok(vec![u_re, u_im, joined(s, a.re.shape_with(&[k]))?, v_re, v_im])
-    }
+impl ComplexRule for Svd {
+    const IS_COMPLEX: &'static [bool] = &[true, false, true];
 
     /// Z. Wan and S. Zhang, *Automatic differentiation for complex valued SVD*, 2019. A pair of vectors has one free
     /// common phase. Only the difference of their phases changes with the matrix: the last term of `inner`. Equal or
     /// zero singular values result in infinities and NaNs if the vectors have gradients.
-    fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+    fn complex_vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (m, n) = last_two(&x[0].shape());
         let k = m.min(n);
         let (left, s, right) = (Complex::at(y, 0), &y[2], Complex::at(y, 3));
@@ -105,36 +67,13 @@ impl MatrixOp for ComplexSvd {
 }
 
 /// `(A) -> S`: the singular values in descending order.
-#[derive(Debug)]
-pub(crate) struct ComplexSvdvals;
-
-impl MatrixOp for ComplexSvdvals {
-    const NAME: &'static str = "linalg::complex_svdvals";
-
-    fn parse(attributes: &str) -> Option<Self> {
-        bare(attributes, ComplexSvdvals)
-    }
-
-    fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes> {
-        Svdvals.infer(operands.complex()?)
-    }
-
-    fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>> {
-        let a = ComplexMatrices::<T>::of(&inputs[0], &inputs[1])?;
-        let values = a.re.each(|index| {
-            if !a.is_finite(index) {
-                return Err(a.re.not_finite("svdvals", index));
-            }
-            let values = factor::singular_values(a.get(index).as_ref());
-            values.ok_or_else(|| no_convergence("svdvals", &a.re, index))
-        })?;
-        Ok(vec![joined(values, a.re.shape_with(&[a.re.rows.min(a.re.cols)]))?])
-    }
+impl ComplexRule for Svdvals {
+    const IS_COMPLEX: &'static [bool] = &[false];
 
     /// `U diag(S̄) Vᴴ`.
-    fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
+    fn complex_vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return none(1) };
-        let svd = Complex::run(ComplexSvd(Svd { full: false }), &[&Complex::operand(x, 0)])?;
+        let svd = Complex::run(ComplexOp(Svd { full: false }), &[&Complex::operand(x, 0)])?;
         let weights = as_row(g);
         parts(&[Complex::at(&svd, 0).each(|part| part * &weights).matmul(&Complex::at(&svd, 3))])
     }

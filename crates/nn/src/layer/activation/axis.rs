@@ -2,6 +2,7 @@
 
 use crate::Module;
 use crate::module::forward::forward_modules;
+use crate::module::plain::unit_modules;
 use kiln_tensor::{Backend, Tensor, activation};
 
 macro_rules! along_an_axis {
@@ -47,17 +48,13 @@ along_an_axis! {
     QuietSoftmax quiet_softmax;
 }
 
-/// [`Softmax`] over the channels at each position of an image: along the third dimension from the end of
-/// `[batch, channels, height, width]` or `[channels, height, width]`.
-#[derive(Module, Clone, Copy, Debug, Default)]
-pub struct Softmax2d;
+unit_modules! {
+    /// [`Softmax`] over the channels at each position of an image: along the third dimension from the end of
+    /// `[batch, channels, height, width]` or `[channels, height, width]`.
+    Softmax2d;
+}
 
 impl Softmax2d {
-    /// Returns the layer.
-    pub fn new() -> Softmax2d {
-        Softmax2d
-    }
-
     /// Applies softmax over the channels of `[.., channels, height, width]`; the output has the same shape.
     ///
     /// # Panics

@@ -63,7 +63,7 @@ impl AnyTensor {
     ) -> Result<AnyTensor> {
         let count = libm::ceil((range.end - range.start) / step);
         let is_range = range.start.is_finite() && range.end.is_finite() && step.is_finite() && step != 0.0;
-        if !is_range || count > MOST {
+        if !is_range || count > MAX_ELEMENTS {
             let problem = format!("no range: from {} to {} by {step}", range.start, range.end);
             return Err(Error::type_error("arange_float", problem, &[]));
         }
@@ -161,7 +161,7 @@ impl AnyTensor {
 }
 
 /// More elements than any memory holds.
-const MOST: f64 = (1u64 << 48) as f64;
+const MAX_ELEMENTS: f64 = (1u64 << 48) as f64;
 
 /// Returns 0, 1, 2, … in the precision in which the elements of a dtype are computed.
 fn counted(count: usize, dtype: DType, stack: &Stack) -> Result<AnyTensor> {

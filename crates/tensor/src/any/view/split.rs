@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// The maximum number of parts of an axis that has fewer elements, so that some are empty.
-const MOST_EMPTY_PARTS: usize = 1 << 16;
+const MAX_EMPTY_PARTS: usize = 1 << 16;
 
 impl AnyTensor {
     /// Splits an axis into parts of one length; the last may be shorter. See [`Tensor::split`](crate::Tensor::split).
@@ -76,7 +76,7 @@ impl AnyTensor {
             return Err(self.bad_split("tensor_split", "the number of parts must be at least 1"));
         }
         let length = self.shape()[axis];
-        if count > length.max(MOST_EMPTY_PARTS) {
+        if count > length.max(MAX_EMPTY_PARTS) {
             let problem = format!("{count} parts are too many for the {length} elements of axis {axis}");
             return Err(self.bad_split("tensor_split", &problem));
         }

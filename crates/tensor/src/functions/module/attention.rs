@@ -1,6 +1,7 @@
 //! Attention, attention masks and positional encodings.
 
 use crate::any::{AttentionOptions, Causal, RotaryLayout};
+use crate::functions::table::{functions, typed};
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Bool, Int, Tensor};
 
@@ -76,47 +77,45 @@ pub fn causal_mask<B: Backend>(
     Tensor::from_any(ok(AnyTensor::causal_mask(queries, keys, causal, &B::stack(device))))
 }
 
-/// Creates a padding mask, `[batch, longest]`, true before the length of each example, from lengths `[batch]`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Int, Tensor, module};
-///
-/// let lengths = Tensor::<Flex, 1, Int>::from_data([1, 2], &Default::default());
-/// let mask = module::padding_mask(lengths, 2);
-/// assert_eq!(mask.into_data().to_vec::<bool>(), [true, false, true, true]);
-/// ```
-#[track_caller]
-pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> Tensor<B, 2, Bool> {
-    lengths.convert(|any| any.padding_mask(longest))
-}
+functions! {
+    typed;
 
-/// Applies rotary position embeddings ([Su et al. 2021](https://arxiv.org/abs/2104.09864)) to `[.., length, dim]`. Each
-/// pair of elements is rotated by an angle of its position and pair: `(a, b)` becomes `(a cos - b sin, a sin + b cos)`.
-/// Cosines and sines are `[length, dim / 2]`, as [`rotary_angles`] returns them. [`RotaryLayout`] selects the pairs.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{DType, Tensor, module};
-///
-/// let device = Default::default();
-/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0], [1.0, 0.0]], &device);
-/// let (cos, sin) = module::rotary_angles(0, 2, 2, 1e4, DType::F32, &device);
-/// let y = module::rotary_embedding(x, cos, sin, Default::default()).into_data().to_vec::<f32>();
-/// assert_eq!(y[..2], [1.0, 0.0]);
-/// assert!((y[2] - 1f32.cos()).abs() < 1e-6 && (y[3] - 1f32.sin()).abs() < 1e-6);
-/// ```
-///
-/// # Panics
-/// When `dim` is odd, or the shape of the angles differs.
-#[track_caller]
-pub fn rotary_embedding<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    cos: Tensor<B, 2>,
-    sin: Tensor<B, 2>,
-    layout: RotaryLayout,
-) -> Tensor<B, D> {
-    x.map(|any| any.rotary_embedding(cos.into_any(), sin.into_any(), layout))
+    /// Creates a padding mask, `[batch, longest]`, true before the length of each example, from lengths `[batch]`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Int, Tensor, module};
+    ///
+    /// let lengths = Tensor::<Flex, 1, Int>::from_data([1, 2], &Default::default());
+    /// let mask = module::padding_mask(lengths, 2);
+    /// assert_eq!(mask.into_data().to_vec::<bool>(), [true, false, true, true]);
+    /// ```
+    pub fn padding_mask[B: Backend](lengths: Tensor<B, 1, Int>, longest: usize) -> Tensor<B, 2, Bool>;
+
+    /// Applies rotary position embeddings ([Su et al. 2021](https://arxiv.org/abs/2104.09864)) to `[.., length, dim]`. Each
+    /// pair of elements is rotated by an angle of its position and pair: `(a, b)` becomes `(a cos - b sin, a sin + b cos)`.
+    /// Cosines and sines are `[length, dim / 2]`, as [`rotary_angles`] returns them. [`RotaryLayout`] selects the pairs.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{DType, Tensor, module};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 0.0], [1.0, 0.0]], &device);
+    /// let (cos, sin) = module::rotary_angles(0, 2, 2, 1e4, DType::F32, &device);
+    /// let y = module::rotary_embedding(x, cos, sin, Default::default()).into_data().to_vec::<f32>();
+    /// assert_eq!(y[..2], [1.0, 0.0]);
+    /// assert!((y[2] - 1f32.cos()).abs() < 1e-6 && (y[3] - 1f32.sin()).abs() < 1e-6);
+    /// ```
+    ///
+    /// # Panics
+    /// When `dim` is odd, or the shape of the angles differs.
+    pub fn rotary_embedding[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        cos: Tensor<B, 2> as any,
+        sin: Tensor<B, 2> as any,
+        layout: RotaryLayout,
+    ) -> Tensor<B, D>;
 }
 
 /// Returns cosines and sines of the angles `position base^(-2 i / dim)` of `length` positions from `start`, each

@@ -1,6 +1,7 @@
 //! Convolutions.
 
 use crate::any::DeformConvSpec;
+use crate::functions::table::{functions, typed};
 use crate::{Backend, Tensor};
 use kiln_ir::ConvOptions;
 
@@ -84,42 +85,42 @@ convolutions! {
     conv3d conv_transpose3d conv3d_input_gradient conv3d_weight_gradient 3 5;
 }
 
-/// Computes a deformable 2D convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element
-/// reads the input at an offset, by bilinear interpolation and with zeros outside. A mask multiplies the elements read
-/// ([Zhu et al. 2018](https://arxiv.org/abs/1811.11168)).
-///
-/// `x` is `[batch, channels_in, height, width]`, weight `[channels_out, channels_in / groups, kernel..]`, bias
-/// `[channels_out]`. Offsets are `[batch, 2 offset_groups kernel.., out_height, out_width]`, the vertical offset of
-/// each kernel element before the horizontal one. The mask is `[batch, offset_groups kernel.., out_height, out_width]`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, module};
-///
-/// let device = Default::default();
-/// let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0, 3.0]]]], &device);
-/// // One element, half a step to the right.
-/// let offset = Tensor::<Flex, 4>::from_data([[[[0.0f32; 3]], [[0.5; 3]]]], &device);
-/// let weight = Tensor::<Flex, 4>::ones([1, 1, 1, 1], &device);
-/// let y = module::deform_conv2d(x, offset, weight, None, None, &Default::default());
-/// assert_eq!(y.into_data().to_vec::<f32>(), [1.5, 2.5, 1.5]);
-/// ```
-///
-/// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.deform_conv2d.html)
-///
-/// # Panics
-/// When the shapes are incompatible, or the channels do not divide into the groups.
-#[track_caller]
-pub fn deform_conv2d<B: Backend>(
-    x: Tensor<B, 4>,
-    offset: Tensor<B, 4>,
-    weight: Tensor<B, 4>,
-    mask: Option<Tensor<B, 4>>,
-    bias: Option<Tensor<B, 1>>,
-    spec: &DeformConvSpec,
-) -> Tensor<B, 4> {
-    let (mask, bias) = (mask.map(Tensor::into_any), bias.map(Tensor::into_any));
-    x.map(|any| any.deform_conv2d(offset.into_any(), weight.into_any(), mask, bias, spec))
+functions! {
+    typed;
+
+    /// Computes a deformable 2D convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element
+    /// reads the input at an offset, by bilinear interpolation and with zeros outside. A mask multiplies the elements read
+    /// ([Zhu et al. 2018](https://arxiv.org/abs/1811.11168)).
+    ///
+    /// `x` is `[batch, channels_in, height, width]`, weight `[channels_out, channels_in / groups, kernel..]`, bias
+    /// `[channels_out]`. Offsets are `[batch, 2 offset_groups kernel.., out_height, out_width]`, the vertical offset of
+    /// each kernel element before the horizontal one. The mask is `[batch, offset_groups kernel.., out_height, out_width]`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
+    ///
+    /// let device = Default::default();
+    /// let x = Tensor::<Flex, 4>::from_data([[[[1.0f32, 2.0, 3.0]]]], &device);
+    /// // One element, half a step to the right.
+    /// let offset = Tensor::<Flex, 4>::from_data([[[[0.0f32; 3]], [[0.5; 3]]]], &device);
+    /// let weight = Tensor::<Flex, 4>::ones([1, 1, 1, 1], &device);
+    /// let y = module::deform_conv2d(x, offset, weight, None, None, &Default::default());
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [1.5, 2.5, 1.5]);
+    /// ```
+    ///
+    /// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.deform_conv2d.html)
+    ///
+    /// # Panics
+    /// When the shapes are incompatible, or the channels do not divide into the groups.
+    pub fn deform_conv2d[B: Backend](
+        x: Tensor<B, 4>,
+        offset: Tensor<B, 4> as any,
+        weight: Tensor<B, 4> as any,
+        mask: Option<Tensor<B, 4>> as anys,
+        bias: Option<Tensor<B, 1>> as anys,
+        spec: &DeformConvSpec,
+    ) -> Tensor<B, 4>;
 }
 
 /// Extracts the windows of `[batch, channels, height, width]` as columns (im2col):

@@ -1,6 +1,7 @@
 //! Embedding lookups.
 
 use crate::any::{BagMode, EmbeddingOptions};
+use crate::functions::table::{functions, typed};
 use crate::{Backend, Int, Tensor};
 
 /// Looks up rows of an embedding table: weights are `[vocabulary, dim]`, indices `[batch, length]`, and the result
@@ -85,61 +86,58 @@ macro_rules! indices {
 
 indices! { 1 2; 2 3; 3 4; 4 5; 5 6; }
 
-/// Looks up and reduces the rows of each bag: indices are `[bags, length]`, the result `[bags, dim]`. With
-/// [`BagMode::Sum`] each row may have a weight, `[bags, length]`. An empty bag returns zeros.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::module::{self, BagMode};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
-/// let bags = Tensor::<Flex, 2, Int>::from_data([[0, 1]], &Default::default());
-/// let y = module::embedding_bag(table, bags, None, BagMode::Mean);
-/// assert_eq!(y.into_data().to_vec::<f32>(), [2.0, 3.0]);
-/// ```
-///
-/// # Panics
-/// With weights and a mode other than [`BagMode::Sum`].
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
-#[track_caller]
-pub fn embedding_bag<B: Backend>(
-    table: Tensor<B, 2>,
-    indices: Tensor<B, 2, Int>,
-    weights: Option<Tensor<B, 2>>,
-    mode: BagMode,
-) -> Tensor<B, 2> {
-    table.map(|any| any.embedding_bag(indices.into_any(), weights.map(Tensor::into_any), mode))
-}
+functions! {
+    typed;
 
-/// Like [`embedding_bag`], for bags of different lengths: indices are `[count]`, the concatenated bags. Offsets,
-/// `[bags]`, are the start of each bag, ascending from 0. Weights are `[count]`.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::module::{self, BagMode};
-/// use kiln_tensor::{Int, Tensor};
-///
-/// let table = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
-/// let indices = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
-/// let offsets = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
-/// let y = module::embedding_bag_offsets(table, indices, offsets, None, BagMode::Sum);
-/// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 0.0, 6.0]);
-/// ```
-///
-/// # Panics
-/// With weights and a mode other than [`BagMode::Sum`].
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
-#[track_caller]
-pub fn embedding_bag_offsets<B: Backend>(
-    table: Tensor<B, 2>,
-    indices: Tensor<B, 1, Int>,
-    offsets: Tensor<B, 1, Int>,
-    weights: Option<Tensor<B, 1>>,
-    mode: BagMode,
-) -> Tensor<B, 2> {
-    let (indices, offsets) = (indices.into_any(), offsets.into_any());
-    table.map(|any| any.embedding_bag_offsets(indices, offsets, weights.map(Tensor::into_any), mode))
+    /// Looks up and reduces the rows of each bag: indices are `[bags, length]`, the result `[bags, dim]`. With
+    /// [`BagMode::Sum`] each row may have a weight, `[bags, length]`. An empty bag returns zeros.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::module::{self, BagMode};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let table = Tensor::<Flex, 2>::from_data([[1.0f32, 2.0], [3.0, 4.0]], &Default::default());
+    /// let bags = Tensor::<Flex, 2, Int>::from_data([[0, 1]], &Default::default());
+    /// let y = module::embedding_bag(table, bags, None, BagMode::Mean);
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [2.0, 3.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// With weights and a mode other than [`BagMode::Sum`].
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
+    pub fn embedding_bag[B: Backend](
+        table: Tensor<B, 2>,
+        indices: Tensor<B, 2, Int> as any,
+        weights: Option<Tensor<B, 2>> as anys,
+        mode: BagMode,
+    ) -> Tensor<B, 2>;
+
+    /// Like [`embedding_bag`], for bags of different lengths: indices are `[count]`, the concatenated bags. Offsets,
+    /// `[bags]`, are the start of each bag, ascending from 0. Weights are `[count]`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::module::{self, BagMode};
+    /// use kiln_tensor::{Int, Tensor};
+    ///
+    /// let table = Tensor::<Flex, 2>::from_data([[1.0f32], [3.0]], &Default::default());
+    /// let indices = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
+    /// let offsets = Tensor::<Flex, 1, Int>::from_data([0, 1, 1], &Default::default());
+    /// let y = module::embedding_bag_offsets(table, indices, offsets, None, BagMode::Sum);
+    /// assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 0.0, 6.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// With weights and a mode other than [`BagMode::Sum`].
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
+    pub fn embedding_bag_offsets[B: Backend](
+        table: Tensor<B, 2>,
+        indices: Tensor<B, 1, Int> as any,
+        offsets: Tensor<B, 1, Int> as any,
+        weights: Option<Tensor<B, 1>> as anys,
+        mode: BagMode,
+    ) -> Tensor<B, 2>;
 }

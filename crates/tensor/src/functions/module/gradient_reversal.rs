@@ -1,12 +1,13 @@
 //! Gradient reversal.
 
 use super::custom;
+use crate::special::{Function, Special};
 use crate::{Backend, Float, Number, Tensor};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_ir::{Custom, CustomOp, Error, OperandType, Result, ResultTypes, Saved, Var};
+use kiln_ir::{Error, OperandType, Result, ResultTypes, Saved, Var};
 use smallvec::smallvec;
 
 /// Returns the tensor unchanged, and multiplies the gradient by `-lambda` in the backward pass: the gradient reversal
@@ -31,7 +32,7 @@ use smallvec::smallvec;
 #[doc(alias = "GradientReversalLayer")]
 #[track_caller]
 pub fn gradient_reversal<B: Backend, const D: usize>(x: Tensor<B, D>, lambda: impl Number) -> Tensor<B, D> {
-    custom::<B, D, D, Float>(GradientReversal { lambda: lambda.scalar().to_f64() }, vec![x])
+    custom::<B, D, D, Float>(Special(GradientReversal { lambda: lambda.scalar().to_f64() }), vec![x])
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,10 @@ struct GradientReversal {
 
 const NAME: &str = "gradient_reversal";
 
-impl CustomOp for GradientReversal {
+impl Function for GradientReversal {
+    const IS_EXPRESSION: bool = true;
+    const SAVED: Saved = Saved::NONE;
+
     fn name(&self) -> &str {
         NAME
     }
@@ -61,37 +65,20 @@ impl CustomOp for GradientReversal {
         }
     }
 
-    fn batched(&self) -> Option<Custom> {
-        Some(Custom::new(*self))
+    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Var<'e> {
+        inputs[0].clone()
     }
 
-    fn is_expression(&self) -> bool {
-        true
-    }
-
-    fn saved(&self) -> Saved {
-        Saved::NONE
-    }
-
-    fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
-        Some(vec![inputs[0].clone()])
-    }
-
-    fn vjp<'e>(
-        &self,
-        _: &[Var<'e>],
-        _: &[Var<'e>],
-        gradients: &[Option<Var<'e>>],
-    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
-        Some(Ok(vec![gradients[0].as_ref().map(|gradient| gradient * -self.lambda)]))
+    fn gradients<'e>(&self, _: &[Var<'e>], _: &Var<'e>, g: &Var<'e>) -> Vec<Option<Var<'e>>> {
+        vec![Some(g * -self.lambda)]
     }
 }
 
 /// Registers the op by name, for programs that are parsed from text or received from the network.
 #[cfg(feature = "std")]
 pub(crate) fn register() {
-    Custom::register(NAME, |attributes| match attributes.parse() {
-        Ok(lambda) => Ok(Custom::new(GradientReversal { lambda })),
+    kiln_ir::Custom::register(NAME, |attributes| match attributes.parse() {
+        Ok(lambda) => Ok(GradientReversal { lambda }.custom()),
         Err(_) => Err(Error::value(NAME, format!("the factor `{attributes}` is not a number"))),
     });
 }

@@ -1,6 +1,7 @@
 //! Normalisation layers.
 
 use crate::any::BatchNormOptions;
+use crate::functions::table::{functions, typed};
 use crate::tensor::ok;
 use crate::{Backend, Tensor};
 
@@ -48,40 +49,38 @@ pub fn rms_norm<B: Backend, const D: usize>(
     x.map(|any| any.rms_norm(1, weight.map(Tensor::into_any), epsilon))
 }
 
-/// Applies group normalisation ([Wu and He 2018](https://arxiv.org/abs/1803.08494)): normalises each of `groups` groups
-/// of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then scales and shifts each
-/// channel. Weight and bias are `[channels]`.
-///
-/// # Panics
-/// When the number of channels is not a multiple of `groups`.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html)
-#[track_caller]
-pub fn group_norm<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    groups: usize,
-    weight: Option<Tensor<B, 1>>,
-    bias: Option<Tensor<B, 1>>,
-    epsilon: f64,
-) -> Tensor<B, D> {
-    x.map(|any| any.group_norm(groups, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
-}
+functions! {
+    typed;
 
-/// Applies instance normalisation ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)): normalises each channel of
-/// each example of `[batch, channels, space..]`, then scales and shifts it. Weight and bias are `[channels]`.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
-///
-/// # Panics
-/// With fewer than three axes, or when weight or bias is not `[channels]`.
-#[track_caller]
-pub fn instance_norm<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    weight: Option<Tensor<B, 1>>,
-    bias: Option<Tensor<B, 1>>,
-    epsilon: f64,
-) -> Tensor<B, D> {
-    x.map(|any| any.instance_norm(weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
+    /// Applies group normalisation ([Wu and He 2018](https://arxiv.org/abs/1803.08494)): normalises each of `groups` groups
+    /// of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then scales and shifts each
+    /// channel. Weight and bias are `[channels]`.
+    ///
+    /// # Panics
+    /// When the number of channels is not a multiple of `groups`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html)
+    pub fn group_norm[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        groups: usize,
+        weight: Option<Tensor<B, 1>> as anys,
+        bias: Option<Tensor<B, 1>> as anys,
+        epsilon: f64,
+    ) -> Tensor<B, D>;
+
+    /// Applies instance normalisation ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)): normalises each channel of
+    /// each example of `[batch, channels, space..]`, then scales and shifts it. Weight and bias are `[channels]`.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+    ///
+    /// # Panics
+    /// With fewer than three axes, or when weight or bias is not `[channels]`.
+    pub fn instance_norm[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        weight: Option<Tensor<B, 1>> as anys,
+        bias: Option<Tensor<B, 1>> as anys,
+        epsilon: f64,
+    ) -> Tensor<B, D>;
 }
 
 /// Applies batch normalisation ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): normalises each channel of
@@ -149,41 +148,42 @@ pub fn match_precision<B: Backend, const D: usize, const D2: usize>(
     x.map(|any| any.match_precision(like.as_any()))
 }
 
-/// Computes the biased variance around a known mean, along the axes where `mean` has length 1. `mean` must be the mean
-/// of `x`: the gradient relies on it and flows to `x` only.
-///
-/// ```
-/// use kiln_backends::Flex;
-/// use kiln_tensor::{Tensor, module};
-///
-/// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 3.0], [2.0, 8.0]], &Default::default());
-/// let variance = module::variance_about(x.clone(), x.mean_dims([1]));
-/// assert_eq!(variance.into_data().to_vec::<f32>(), [1.0, 9.0]);
-/// ```
-///
-/// # Panics
-/// When a length of the mean is neither that of `x` nor 1.
-#[track_caller]
-pub fn variance_about<B: Backend, const D: usize>(x: Tensor<B, D>, mean: Tensor<B, D>) -> Tensor<B, D> {
-    x.map(|any| any.variance_about(mean.into_any()))
-}
+functions! {
+    typed;
 
-/// Applies local response normalisation, `x / (k + alpha mean(x²))^beta`, where the mean is over `size` adjacent
-/// channels, zeros beyond the ends ([Krizhevsky et al.
-/// 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)). PyTorch's defaults
-/// are `alpha` 1e-4, `beta` 0.75 and `k` 1.
-///
-/// # Panics
-/// When the size is 0.
-///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.local_response_norm.html)
-#[track_caller]
-pub fn local_response_norm<B: Backend, const D: usize>(
-    x: Tensor<B, D>,
-    size: usize,
-    alpha: f64,
-    beta: f64,
-    k: f64,
-) -> Tensor<B, D> {
-    x.map(|any| any.local_response_norm(size, alpha, beta, k))
+    /// Computes the biased variance around a known mean, along the axes where `mean` has length 1. `mean` must be the mean
+    /// of `x`: the gradient relies on it and flows to `x` only.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Tensor, module};
+    ///
+    /// let x = Tensor::<Flex, 2>::from_data([[1.0f32, 3.0], [2.0, 8.0]], &Default::default());
+    /// let variance = module::variance_about(x.clone(), x.mean_dims([1]));
+    /// assert_eq!(variance.into_data().to_vec::<f32>(), [1.0, 9.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a length of the mean is neither that of `x` nor 1.
+    pub fn variance_about[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        mean: Tensor<B, D> as any,
+    ) -> Tensor<B, D>;
+
+    /// Applies local response normalisation, `x / (k + alpha mean(x²))^beta`, where the mean is over `size` adjacent
+    /// channels, zeros beyond the ends ([Krizhevsky et al.
+    /// 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)). PyTorch's defaults
+    /// are `alpha` 1e-4, `beta` 0.75 and `k` 1.
+    ///
+    /// # Panics
+    /// When the size is 0.
+    ///
+    /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.local_response_norm.html)
+    pub fn local_response_norm[B: Backend, const D: usize](
+        x: Tensor<B, D>,
+        size: usize,
+        alpha: f64,
+        beta: f64,
+        k: f64,
+    ) -> Tensor<B, D>;
 }
