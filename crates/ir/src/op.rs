@@ -16,6 +16,7 @@ mod window;
 pub use attributes::*;
 pub use fact::Fact;
 pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
+pub use names::NameOf;
 pub use table::{
     CHEAP, EXPANDS, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass,
     OpInfo, OpKind, PRIMITIVE, Precision, REARRANGES, Reuse, Role, STOPS_POISON, Traffic,

@@ -30,5 +30,11 @@ macro_rules! fact {
     ($fixed:ident) => {
         $fixed
     };
+    ($fixed:literal) => {
+        $crate::Fact::Fixed($fixed)
+    };
+    ($stem:literal ($by:path)) => {
+        $crate::Fact::By($by)
+    };
 }
 pub(super) use fact;
