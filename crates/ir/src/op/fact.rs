@@ -12,7 +12,7 @@ pub enum Fact<T, F = fn(&Op) -> T> {
 }
 
 impl<T: Copy> Fact<T> {
-    /// The property of an op of the kind.
+    /// Returns the property of an op of the kind.
     #[inline]
     pub fn of(&self, op: &Op) -> T {
         match self {

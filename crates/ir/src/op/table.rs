@@ -46,7 +46,7 @@ pub struct OpInfo {
 }
 
 impl OpInfo {
-    /// Whether all these properties hold.
+    /// Returns whether all these properties hold.
     #[inline]
     pub const fn is(&self, properties: u16) -> bool {
         self.properties & properties == properties
@@ -260,7 +260,7 @@ macro_rules! ops {
         }
 
         impl Op {
-            /// The kind of the op.
+            /// Returns the kind of the op.
             #[inline]
             pub fn kind(&self) -> OpKind {
                 match self { $(Op::$kind { .. } => OpKind::$kind,)* }
@@ -410,7 +410,7 @@ const _: () = {
 };
 
 impl OpKind {
-    /// The row of this kind.
+    /// Returns the row of this kind.
     #[inline]
     pub fn info(self) -> &'static OpInfo {
         const TABLE: &[OpInfo; OPS.len()] = &OPS;
@@ -419,7 +419,7 @@ impl OpKind {
 }
 
 impl Op {
-    /// The row of this op's kind.
+    /// Returns the row of this op's kind.
     #[inline]
     pub fn info(&self) -> &'static OpInfo {
         self.kind().info()
@@ -434,19 +434,19 @@ impl Op {
         }
     }
 
-    /// Whether the kind has all these [properties](OpInfo::properties).
+    /// Returns whether the kind has all these [properties](OpInfo::properties).
     #[inline]
     pub fn is(&self, properties: u16) -> bool {
         self.info().is(properties)
     }
 
-    /// Whether the op only reorders or reshapes elements of the same dtype: free on an engine with strides.
+    /// Returns whether the op only reorders or reshapes elements of the same dtype: free on an engine with strides.
     #[inline]
     pub fn is_view(&self) -> bool {
         self.info().role == Role::View
     }
 
-    /// The row of the scalar function that an elementwise op applies.
+    /// Returns the row of the scalar function that an elementwise op applies.
     #[inline]
     pub fn function(&self) -> Option<&'static FunctionInfo> {
         if let Op::Unary(function) = self {
@@ -458,15 +458,15 @@ impl Op {
         }
     }
 
-    /// Whether each element of the result is a function of the operands' elements at the same position.
+    /// Returns whether each element of the result is a function of the operands' elements at the same position.
     #[inline]
     pub fn is_elementwise(&self) -> bool {
         self.info().class == OpClass::Elementwise
     }
 
-    /// Whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is data, and
-    /// for custom ops that are no [expressions](crate::CustomOp::is_expression): they may run on the host. See
-    /// [`execute_async`](crate::Engine::execute_async).
+    /// Returns whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is
+    /// data, and for custom ops that are no [expressions](crate::CustomOp::is_expression): they may run on the host.
+    /// See [`execute_async`](crate::Engine::execute_async).
     pub fn may_need_host(&self) -> bool {
         if let Op::Custom(custom) = self {
             return !custom.is_expression();
@@ -474,8 +474,8 @@ impl Op {
         self.kind() == OpKind::NonZero
     }
 
-    /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned
-    /// operand.
+    /// Returns whether poison of the operands does not propagate to all results. The op must then run despite a
+    /// poisoned operand.
     #[inline]
     pub fn stops_poison(&self) -> bool {
         self.is(STOPS_POISON)
