@@ -126,7 +126,8 @@ impl Profiler {
         steps(steps: Range<u64>) => steps = steps;
 
         /// Sets the peaks of the device: arithmetic operations and bytes per second. Default: they are measured.
-        with_peaks(flops_per_second: f64, bytes_per_second: f64) => peaks = Some(Peaks { flops_per_second, bytes_per_second });
+        with_peaks(flops_per_second: f64, bytes_per_second: f64) =>
+            peaks = Some(Peaks { flops_per_second, bytes_per_second });
 
         /// Writes the report to a file as JSON: the fields of [`ProfileReport`].
         json(path: impl Into<PathBuf>) => json = Some(path.into());
