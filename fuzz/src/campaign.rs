@@ -199,7 +199,7 @@ fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) -> Optio
     let generated = |number| guarded(|| generated(options, number, subjects)).ok();
     let message = guarded(|| ahead(&numbers.filter_map(generated).collect::<Vec<_>>())).err()?;
     let message = format!("of this program and those after it, compiled ahead: {message}");
-    let failure = Failure::whole(Check::Kernels, message);
+    let failure = Failure::of_program(Check::Kernels, message);
     Some(Reported { number, failure, filetest: String::new() })
 }
 
@@ -214,7 +214,7 @@ fn one(options: &Options, number: u64, subjects: &Subjects, report: &mut Report)
     let trial = match guarded(|| generated(options, number, subjects)) {
         Ok(trial) => trial,
         Err(message) => {
-            let failure = Failure::whole(Check::Text, format!("the generator: {message}"));
+            let failure = Failure::of_program(Check::Text, format!("the generator: {message}"));
             report.failures.push(Reported { number, failure, filetest: String::new() });
             return;
         }
@@ -299,14 +299,14 @@ impl Report {
         missing
     }
 
-    /// `N passed, M failed, K skipped`, in programs.
+    /// Returns `N passed, M failed, K skipped`, in programs.
     pub fn totals(&self) -> String {
         let (failed, skipped) = (self.failures.len() as u64, self.counts.skipped + self.counts.flushed);
         let passed = self.programs.saturating_sub(failed + skipped);
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 
-    /// Whether no check failed and no op or variant is missing.
+    /// Returns whether no check failed and no op or variant is missing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.missing().is_empty()
     }

@@ -85,7 +85,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// The CPU engine with one thread and with three.
+    /// Returns the CPU engine with one thread and with three.
     pub fn cpu() -> Subjects {
         Subjects::of(Arc::new(cpu(1)), Arc::new(cpu(3)))
     }
@@ -97,14 +97,14 @@ impl Subjects {
         Subjects { scope: Scope::Routed, ..Subjects::of(one, many) }
     }
 
-    /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
+    /// Returns these engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
         let fused = Fusion::with_mode(Arc::new(AsynchronousEngine::new(one.clone())), Mode::On);
         Subjects { subnormals: Subnormals::of(&*one), one, many, fused, scope: Scope::All, ahead: None }
     }
 
-    /// An engine of another device, alone and behind fusion.
+    /// Returns an engine of another device, alone and behind fusion.
     pub fn device(engine: Arc<dyn Engine>) -> Subjects {
         Subjects { scope: Scope::Engine, ..Subjects::of(engine.clone(), engine) }
     }
@@ -134,7 +134,7 @@ pub enum Check {
     /// More threads return the same bits, except for NaN.
     Threads,
     /// [`Program::run`](kiln_ir::Program::run) returns the values of the ops run one by one.
-    Whole,
+    Program,
     /// A separate run of the reference returns the same results where no intermediate is rounded.
     Exact,
     /// A recording layer of automatic differentiation changes no value.
@@ -167,7 +167,7 @@ impl fmt::Display for Check {
             Check::Value => "value",
             Check::Ownership => "ownership",
             Check::Threads => "threads",
-            Check::Whole => "whole program",
+            Check::Program => "whole program",
             Check::Exact => "exact end to end",
             Check::Autodiff => "values under autodiff",
             Check::Fused => "fusion",
@@ -197,7 +197,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn whole(check: Check, message: impl Into<String>) -> Failure {
+    pub(crate) fn of_program(check: Check, message: impl Into<String>) -> Failure {
         Failure { check, op: None, instruction: None, message: message.into() }
     }
 
@@ -210,7 +210,7 @@ impl Failure {
         Failure { check, op: Some(instruction.op.name().into()), instruction: Some(number), message }
     }
 
-    /// Whether both failures have the same cause: a smaller trial must fail for the same reason.
+    /// Returns whether both failures have the same cause: a smaller trial must fail for the same reason.
     pub fn is_like(&self, other: &Failure) -> bool {
         let panics = |failure: &Failure| failure.message.contains("panicked");
         (self.check, &self.op, panics(self)) == (other.check, &other.op, panics(other))
@@ -324,7 +324,7 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
                 return found;
             }
             Ok(Err(failure)) => failure,
-            Err(message) => Failure::whole(check, message),
+            Err(message) => Failure::of_program(check, message),
         };
         found.failure = Some(failure);
         break;
@@ -347,7 +347,7 @@ fn at_slot(trial: &Trial, slot: usize, check: Check, message: String) -> Failure
             return Failure::of_instruction(check, number, instruction, message);
         }
     }
-    Failure::whole(check, message)
+    Failure::of_program(check, message)
 }
 
 thread_local! {

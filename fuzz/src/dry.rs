@@ -27,7 +27,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The statistics so far.
+    /// Returns the statistics so far.
     pub fn totals() -> Compiled {
         let sources = OPENED.get().map_or(0, |engine| engine.compiled_kernels());
         let time = Duration::from_nanos(NANOSECONDS.load(Ordering::Relaxed));
@@ -43,7 +43,7 @@ impl fmt::Display for Compiled {
 }
 
 impl Subjects {
-    /// The dry GPU of this process, for checks that kernels compile.
+    /// Returns the dry GPU of this process, for checks that kernels compile.
     ///
     /// # Errors
     /// When the compiler is missing.

@@ -37,7 +37,7 @@ pub fn check(
             Ok(Ok(())) => format!("took {:?}", started.elapsed()),
             Ok(Err(problem)) | Err(problem) => problem,
         };
-        return Err(Failure::whole(Check::Parser, format!("{problem}\nof the text:\n{damaged}")));
+        return Err(Failure::of_program(Check::Parser, format!("{problem}\nof the text:\n{damaged}")));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use kiln_ir::MemoryConfig;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Subjects {
-    /// A GPU engine, alone and behind fusion, with kernels compiled ahead.
+    /// Returns a GPU engine, alone and behind fusion, with kernels compiled ahead.
     pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
         Subjects { ahead: Some(precompile(engine.clone())), ..Subjects::device(engine) }
     }

@@ -7,42 +7,43 @@ use kiln_ir::philox::{self, Words};
 pub struct Random(Words);
 
 impl Random {
-    /// The stream of a seed and a program number.
+    /// Returns the stream of a seed and a program number.
     pub fn new(seed: u64, number: u64) -> Random {
         Random(Words::new(philox::fold_in(seed, number), 0))
     }
 
-    /// 32 uniform bits.
+    /// Returns 32 uniform bits.
     pub fn word(&mut self) -> u32 {
         self.0.word()
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub fn bits(&mut self) -> u64 {
         u64::from(self.word()) << 32 | u64::from(self.word())
     }
 
-    /// Uniform in `0..n`; 0 for an empty range. The bias of taking the upper bits of a product is below `n / 2³²`.
+    /// Returns a uniform number in `0..n`; 0 for an empty range. The bias of taking the upper bits of a product is
+    /// below `n / 2³²`.
     pub fn below(&mut self, n: usize) -> usize {
         ((u64::from(self.word()) * n as u64) >> 32) as usize
     }
 
-    /// Uniform in `low..=high`.
+    /// Returns a uniform number in `low..=high`.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True with a probability in percent.
+    /// Returns true with a probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns a uniform number in `[0, 1)`.
     pub fn uniform(&mut self) -> f64 {
         f64::from(self.word()) / f64::from(u32::MAX) * (1.0 - f64::EPSILON)
     }
 
-    /// One of a list.
+    /// Returns one of a list.
     ///
     /// # Panics
     /// When the list is empty.
@@ -50,7 +51,7 @@ impl Random {
         list[self.below(list.len())]
     }
 
-    /// A random order of `0..n`.
+    /// Returns a random order of `0..n`.
     pub fn permutation(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {

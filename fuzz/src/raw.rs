@@ -17,7 +17,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The largest tensor whose elements are read.
-const MOST_READ: usize = 4 << 20;
+const MAX_READ: usize = 4 << 20;
 
 /// A few ops, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl fmt::Display for RawProgram {
     }
 }
 
-/// The program of a seed and a number.
+/// Returns the program of a seed and a number.
 pub fn program(seed: u64, number: u64) -> RawProgram {
     generate::program(seed, number)
 }
@@ -108,7 +108,7 @@ impl RawProgram {
         }
         let types = self.steps.iter().flat_map(|step| step.results.iter().map(move |ty| (step, ty)));
         for ((step, ty), value) in types.zip(values) {
-            if ty.num_bytes() > MOST_READ {
+            if ty.num_bytes() > MAX_READ {
                 outcome.errors += u64::from(value.error().is_some());
                 continue;
             }

@@ -65,12 +65,12 @@ fn outside(expected: &Slot, found: &Slot, runs: &[&Slot]) -> Option<String> {
         | DType::U32
         | DType::U16
         | DType::U8
-        | DType::Bool => whole(expected, found, &runs),
+        | DType::Bool => integers(expected, found, &runs),
     }
 }
 
 /// Checks that an integer that is equal in all runs has that value. 64-bit integers are compared as the bits of `i64`.
-fn whole(expected: &TensorData, found: &TensorData, runs: &[&TensorData]) -> Option<String> {
+fn integers(expected: &TensorData, found: &TensorData, runs: &[&TensorData]) -> Option<String> {
     let bits = |data: &TensorData| match data.elements() {
         Elements::U64(list) => list.iter().map(|&x| x as i64).collect(),
         Elements::F64(_)

@@ -16,8 +16,8 @@
 use crate::random::Random;
 use crate::trace::{HostOperand, run_on};
 use kiln_ir::{
-    AttentionSpec, Binary, DType, Effort, Elements, FftKind, Op, OpClass, OpKind, PoolKind, PoolSpec,
-    RandomKind, Reduction, Scalar, Shape, TensorData, Unary, UpdateMode,
+    AttentionSpec, Binary, DType, Effort, Elements, Fact, FftKind, Op, OpClass, OpKind, PoolSpec, Reduction,
+    Scalar, Shape, TensorData, UpdateMode,
 };
 use kiln_suite::case::Tolerance;
 use kiln_suite::compare;
@@ -88,96 +88,92 @@ pub(crate) fn rule_of(op: &Op) -> Rule {
 }
 
 fn rule(op: &Op, computed: Computed) -> Rule {
-    let (kind, class) = (op.kind(), op.info().class);
-    if let Op::Unary(function) = op {
-        unary(*function)
-    } else if let Op::Binary(function) = op {
-        binary(*function)
-    } else if matches!(class, OpClass::View | OpClass::Movement) || MOVES.contains(&kind) {
-        match computed {
+    let kind = op.kind();
+    if matches!(op.info().class, OpClass::View | OpClass::Movement) || MOVES.contains(&kind) {
+        return match computed {
             Computed::Natively | Computed::Elsewhere | Computed::Batched => Rule::Bits,
             Computed::Expanded => Rule::Exact,
-        }
-    } else if let Op::Random { distribution, .. } = op {
-        match distribution {
-            RandomKind::Normal => Rule::Near(8.0, 8.0),
-            RandomKind::Bits | RandomKind::Uniform => Rule::Bits,
-        }
-    } else if let Some(reduction) = op.reduction() {
-        match reduction {
-            Reduction::Sum => Rule::Sum,
-            Reduction::Prod => Rule::Product,
-            Reduction::Min | Reduction::Max => Rule::Exact,
-        }
-    } else if let Some(mode) = op.update_mode() {
-        match mode {
-            UpdateMode::Add => Rule::Sum,
-            UpdateMode::Mul => Rule::Product,
-            UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => Rule::Exact,
-        }
-    } else if let Op::Pool(PoolSpec { kind: PoolKind::Max, .. }) = op {
-        Rule::Exact
-    } else {
-        RULES.iter().find(|(of, _)| *of == kind).map_or(Rule::Measured, |(_, rule)| *rule)
+        };
     }
+    RULES.iter().find(|(of, _)| *of == kind).map_or(Rule::Measured, |(_, rule)| rule.of(op))
 }
 
 /// Ops that move elements, beside views and movements.
 const MOVES: [OpKind; 6] =
     [OpKind::Full, OpKind::Select, OpKind::CheckIndex, OpKind::Recover, OpKind::Take, OpKind::Gather];
 
-/// The rules of kinds without rules by attributes. The others are measured.
-const RULES: [(OpKind, Rule); 20] = [
-    (OpKind::Iota, Rule::Exact),
-    (OpKind::Compare, Rule::Exact),
-    (OpKind::Cast, Rule::Exact),
-    (OpKind::ArgReduce, Rule::Exact),
-    (OpKind::Sort, Rule::Exact),
-    (OpKind::TopK, Rule::Exact),
-    (OpKind::NonZero, Rule::Exact),
-    (OpKind::Quantize, Rule::Exact),
-    (OpKind::Collective, Rule::Exact),
-    // Compared op by op.
-    (OpKind::Fused, Rule::Exact),
-    (OpKind::MatMul, Rule::Sum),
-    (OpKind::Conv, Rule::Sum),
-    (OpKind::Pool, Rule::Sum),
-    (OpKind::PoolGrad, Rule::Sum),
-    (OpKind::Fft, Rule::Sum),
-    // The logarithm of a rounded sum, which is near 1 if the result is near 0.
-    (OpKind::LogSumExp, Rule::Near(8.0, 16.0)),
-    (OpKind::Dequantize, Rule::Near(2.0, 0.0)),
-    (OpKind::DequantizeBlocks, Rule::Near(4.0, 16.0)),
+const EXACT: Fact<Rule> = Fact::Fixed(Rule::Exact);
+const SUM: Fact<Rule> = Fact::Fixed(Rule::Sum);
+
+/// The rules of kinds. The others are measured.
+const RULES: [(OpKind, Fact<Rule>); 28] = [
+    (OpKind::Iota, EXACT),
+    (OpKind::Random, Fact::By(named)),
+    (OpKind::Unary, Fact::By(named)),
+    (OpKind::Binary, Fact::By(named)),
+    (OpKind::Compare, EXACT),
+    (OpKind::Cast, EXACT),
+    (OpKind::Reduce, Fact::By(reduction)),
+    (OpKind::ArgReduce, EXACT),
+    (OpKind::Scan, Fact::By(reduction)),
+    (OpKind::Sort, EXACT),
+    (OpKind::TopK, EXACT),
+    (OpKind::Put, Fact::By(update)),
+    (OpKind::Scatter, Fact::By(update)),
+    (OpKind::SliceUpdate, Fact::By(update)),
+    (OpKind::NonZero, EXACT),
+    (OpKind::MatMul, SUM),
     // Operands of programs have exactly summable products.
-    (OpKind::MatMulFloat8, Rule::Near(4.0, 0.0)),
-    (OpKind::Custom, Rule::Near(4.0, 0.0)),
+    (OpKind::MatMulFloat8, Fact::Fixed(Rule::Near(4.0, 0.0))),
+    (OpKind::Conv, SUM),
+    (OpKind::Pool, Fact::By(named)),
+    (OpKind::PoolGrad, SUM),
+    // The logarithm of a rounded sum, which is near 1 if the result is near 0.
+    (OpKind::LogSumExp, Fact::Fixed(Rule::Near(8.0, 16.0))),
+    (OpKind::Fft, SUM),
+    (OpKind::Quantize, EXACT),
+    (OpKind::Dequantize, Fact::Fixed(Rule::Near(2.0, 0.0))),
+    (OpKind::DequantizeBlocks, Fact::Fixed(Rule::Near(4.0, 16.0))),
+    (OpKind::Collective, EXACT),
+    (OpKind::Custom, Fact::Fixed(Rule::Near(4.0, 0.0))),
+    // Compared op by op.
+    (OpKind::Fused, EXACT),
 ];
 
-fn binary(function: Binary) -> Rule {
-    if function == Binary::Pow {
-        Rule::Near(16.0, 0.0)
-    } else if function == Binary::Atan2 {
-        Rule::Near(4.0, 1.0)
-    } else {
-        Rule::Exact
+/// The rule of a function: that of its name, or of its effort.
+fn named(op: &Op) -> Rule {
+    match op.name() {
+        "random_bits" | "random_uniform" => Rule::Bits,
+        "random_normal" => Rule::Near(8.0, 8.0),
+        "max_pool" | "rem" => Rule::Exact,
+        "avg_pool" => Rule::Sum,
+        "rsqrt" => Rule::Near(2.0, 0.0),
+        "pow" => Rule::Near(16.0, 0.0),
+        // Near a pole, the result is sensitive to the last bit of the operand.
+        "tan" => Rule::Near(16.0, 2.0),
+        // Near a root away from 0, the result is sensitive to the last bit of the reduced operand.
+        "sin" | "cos" | "ln" | "atan2" => Rule::Near(4.0, 1.0),
+        _ => match op.function() {
+            Some(function) if function.effort >= Effort::Elementary => Rule::Near(4.0, 0.0),
+            Some(_) | None => Rule::Exact,
+        },
     }
 }
 
-/// Functions with larger errors than others.
-const LOOSE: [(Unary, Rule); 5] = [
-    (Unary::Rsqrt, Rule::Near(2.0, 0.0)),
-    // Near a pole, the result is sensitive to the last bit of the operand.
-    (Unary::Tan, Rule::Near(16.0, 2.0)),
-    // Near a root away from 0, the result is sensitive to the last bit of the reduced operand.
-    (Unary::Sin, Rule::Near(4.0, 1.0)),
-    (Unary::Cos, Rule::Near(4.0, 1.0)),
-    (Unary::Ln, Rule::Near(4.0, 1.0)),
-];
+fn reduction(op: &Op) -> Rule {
+    match op.reduction() {
+        Some(Reduction::Sum) => Rule::Sum,
+        Some(Reduction::Prod) => Rule::Product,
+        Some(Reduction::Min | Reduction::Max) | None => Rule::Exact,
+    }
+}
 
-fn unary(function: Unary) -> Rule {
-    let is_exact = function.info().effort < Effort::Elementary;
-    let of_effort = if is_exact { Rule::Exact } else { Rule::Near(4.0, 0.0) };
-    LOOSE.iter().find(|(loose, _)| *loose == function).map_or(of_effort, |(_, rule)| *rule)
+fn update(op: &Op) -> Rule {
+    match op.update_mode() {
+        Some(UpdateMode::Add) => Rule::Sum,
+        Some(UpdateMode::Mul) => Rule::Product,
+        Some(UpdateMode::Set | UpdateMode::Min | UpdateMode::Max) | None => Rule::Exact,
+    }
 }
 
 /// The attributes of an attention or its gradient.
@@ -580,7 +576,7 @@ fn agrees(expected: f64, actual: f64, allowed: f64, dtype: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_ir::{Axes, ConvPass, ConvSpec};
+    use kiln_ir::{Axes, ConvPass, ConvSpec, Unary};
 
     fn data(list: &[f64]) -> HostOperand {
         HostOperand::Data(TensorData::from(list).convert(DType::F32))

@@ -50,8 +50,8 @@ pub(crate) fn trace(engine: &dyn Engine, trial: &Trial, ownership: Ownership) ->
         }
         for value in executed(engine, instruction, operands) {
             slots.push(read(engine, value.clone()));
-            let held = ownership == Ownership::Kept || uses[values.len()] > 0;
-            values.push(held.then_some(value));
+            let is_live = ownership == Ownership::Kept || uses[values.len()] > 0;
+            values.push(is_live.then_some(value));
         }
     }
     let mut changed = Vec::new();

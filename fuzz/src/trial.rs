@@ -15,12 +15,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The number of ops, including those in fused regions.
+    /// Returns the number of ops, including those in fused regions.
     pub fn num_ops(&self) -> usize {
         count(&self.program)
     }
 
-    /// The trial as a file of `filetests/run`: the comments, the inputs, the program.
+    /// Returns the trial as a file of `filetests/run`: the comments, the inputs, the program.
     ///
     /// Numbers round-trip bit for bit, except for NaN payloads.
     pub fn to_filetest(&self, comments: &[String]) -> String {

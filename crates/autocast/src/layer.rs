@@ -32,7 +32,7 @@ pub enum LowPrecision {
 }
 
 impl LowPrecision {
-    /// The dtype.
+    /// Returns the dtype.
     pub const fn dtype(self) -> DType {
         match self {
             LowPrecision::BF16 => DType::BF16,
@@ -68,22 +68,22 @@ impl Autocast {
         Autocast { inner, precision }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }
 
-    /// The 16-bit dtype.
+    /// Returns the 16-bit dtype.
     pub fn precision(&self) -> LowPrecision {
         self.precision
     }
 
-    /// The dtype in which the elements are currently stored.
+    /// Returns the dtype in which the elements are currently stored.
     pub fn stored_dtype(&self, value: &Value) -> DType {
         self.inner_value(value).dtype()
     }
 
-    /// The inner engine's value, in its storage dtype.
+    /// Returns the inner engine's value, in its storage dtype.
     pub fn inner_value(&self, value: &Value) -> Value {
         StoredFloat::of(value, self.id()).map_or(value, StoredFloat::value).clone()
     }

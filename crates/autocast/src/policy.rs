@@ -4,8 +4,8 @@ use alloc::borrow::Cow;
 pub use kiln_ir::Precision;
 use kiln_ir::{DType, Op};
 
-/// The precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate documentation](crate) has
-/// the table.
+/// Returns the precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate
+/// documentation](crate) has the table.
 ///
 /// ```
 /// use kiln_autocast::{Precision, precision};

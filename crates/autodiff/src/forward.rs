@@ -70,12 +70,12 @@ impl Forward {
         Forward { inner, tangents, derived: Arc::new(Cache::default()) }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }
 
-    /// The engine of tangents; the inner engine by default.
+    /// Returns the engine of tangents; the inner engine by default.
     pub fn tangents(&self) -> &Arc<dyn Engine> {
         &self.tangents
     }
@@ -104,17 +104,17 @@ impl Forward {
         self.wrap(primal, tangent)
     }
 
-    /// The inner engine's value.
+    /// Returns the inner engine's value.
     pub fn primal(&self, value: &Value) -> Value {
         self.dual_of(value).map_or_else(|| value.clone(), |dual| dual.primal.clone())
     }
 
-    /// The tangent of the value; `None` if it has none. An op without a derivative returns a poisoned tangent.
+    /// Returns the tangent of the value; `None` if it has none. An op without a derivative returns a poisoned tangent.
     pub fn tangent(&self, value: &Value) -> Option<Value> {
         Some(self.dual_of(value)?.tangent.clone())
     }
 
-    /// A value of the inner engine as a constant of this layer.
+    /// Returns a value of the inner engine as a constant of this layer.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }

@@ -18,12 +18,12 @@ impl Gradients {
         Gradients::default()
     }
 
-    /// The gradient of a leaf; `None` if the value is no leaf or has no effect on the root.
+    /// Returns the gradient of a leaf; `None` if the value is no leaf or has no effect on the root.
     pub fn get(&self, leaf: &Value) -> Option<Value> {
         self.get_id(id_of(leaf)?)
     }
 
-    /// The gradient of the leaf with that id.
+    /// Returns the gradient of the leaf with that id.
     pub fn get_id(&self, id: NodeId) -> Option<Value> {
         self.values.get(&id).cloned()
     }
@@ -59,22 +59,22 @@ impl Gradients {
         }
     }
 
-    /// The ids of the leaves that have a gradient, oldest first.
+    /// Returns the ids of the leaves that have a gradient, oldest first.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.values.keys().copied()
     }
 
-    /// The gradients with the ids of their leaves, oldest first.
+    /// Returns the gradients with the ids of their leaves, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Value)> {
         self.values.iter().map(|(id, value)| (*id, value))
     }
 
-    /// The number of leaves with a gradient.
+    /// Returns the number of leaves with a gradient.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether no leaf has a gradient.
+    /// Returns whether no leaf has a gradient.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

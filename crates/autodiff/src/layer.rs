@@ -43,12 +43,12 @@ impl Autodiff {
         Autodiff { inner: Dispatch::new(inner), checkpointing }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         self.inner.engine()
     }
 
-    /// The checkpointing mode.
+    /// Returns the checkpointing mode.
     pub fn checkpointing(&self) -> Checkpointing {
         self.checkpointing
     }
@@ -71,12 +71,12 @@ impl Autodiff {
         Tracked::wrap(self.id(), Parts { inner: value, edge, recompute: None }, true)
     }
 
-    /// Whether ops on this value are recorded.
+    /// Returns whether ops on this value are recorded.
     pub fn is_tracked(&self, value: &Value) -> bool {
         Tracked::of(value, self.id()).is_some()
     }
 
-    /// The id of a leaf in [`Gradients`]; `None` for any other value.
+    /// Returns the id of a leaf in [`Gradients`]; `None` for any other value.
     pub fn leaf_id(&self, value: &Value) -> Option<NodeId> {
         Tracked::of(value, self.id())?.leaf()
     }
@@ -86,7 +86,7 @@ impl Autodiff {
         Tracked::strip(value, self.id())
     }
 
-    /// The inner engine's value.
+    /// Returns the inner engine's value.
     pub fn inner_value(&self, value: &Value) -> Value {
         match Tracked::of(value, self.id()) {
             Some(tracked) => tracked.parts.inner.clone(),
@@ -94,7 +94,7 @@ impl Autodiff {
         }
     }
 
-    /// A value of the inner engine as an untracked value of this layer.
+    /// Returns a value of the inner engine as an untracked value of this layer.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }
@@ -111,8 +111,8 @@ impl Autodiff {
         self.walk(root.clone(), seed)
     }
 
-    /// As [`backward`](Autodiff::backward), but consumes the root: frees parts of the tape without other owners as soon
-    /// as they are processed.
+    /// Works like [`backward`](Autodiff::backward), but consumes the root: frees parts of the tape without other owners
+    /// as soon as they are processed.
     ///
     /// # Errors
     /// As [`backward`](Autodiff::backward).
@@ -151,8 +151,8 @@ impl Autodiff {
         self.pull(Pass::new(self, engine, None), engine, results)
     }
 
-    /// As [`pull_back`](Autodiff::pull_back) with a layer around the inner engine, which `around` creates. If values
-    /// moved between engines, it creates such a layer around each of these engines.
+    /// Works like [`pull_back`](Autodiff::pull_back) with a layer around the inner engine, which `around` creates. If
+    /// values moved between engines, it creates such a layer around each of these engines.
     ///
     /// # Errors
     /// When a gradient is of another type than its result, or an op on the path has no gradient; or the error of a

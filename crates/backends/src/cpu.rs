@@ -17,9 +17,10 @@ pub struct FlexDevice;
 pub struct CpuDevice;
 
 impl CpuDevice {
-    /// The library that computes large matmuls of `f32` and `f64` on all CPU backends, such as `OpenBLAS (libopenblas.so.0)`;
-    /// `None` for Kiln's own kernels. The environment variable `KILN_BLAS` chooses it: `openblas`, `mkl`, `accelerate`, the
-    /// path of a library with the interface CBLAS, or `off`. Unset, the first that is found is used.
+    /// Returns the library that computes large matmuls of `f32` and `f64` on all CPU backends, such as `OpenBLAS
+    /// (libopenblas.so.0)`; `None` for Kiln's own kernels. The environment variable `KILN_BLAS` chooses it: `openblas`,
+    /// `mkl`, `accelerate`, the path of a library with the interface CBLAS, or `off`. Unset, the first that is found is
+    /// used.
     ///
     /// # Errors
     /// When `KILN_BLAS` names a library that is missing. Matmuls then have the same error.

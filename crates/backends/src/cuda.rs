@@ -81,7 +81,7 @@ impl CudaDevice {
         kiln_cuda::tf32()
     }
 
-    /// Whether partial sums of 16-bit matmuls may be rounded to 16 bits. Default: no.
+    /// Returns whether partial sums of 16-bit matmuls may be rounded to 16 bits. Default: no.
     pub fn reduced_sums() -> bool {
         kiln_cuda::reduced_sums()
     }
@@ -94,7 +94,7 @@ impl CudaDevice {
         kiln_cuda::set_reduced_sums(on);
     }
 
-    /// Whether algorithms of cuBLASLt and cuDNN are autotuned. Default: yes.
+    /// Returns whether algorithms of cuBLASLt and cuDNN are autotuned. Default: yes.
     pub fn autotune() -> bool {
         kiln_cuda::autotune()
     }

@@ -98,21 +98,22 @@ impl Device {
         Device(crate::Wgpu::<f32, i32>::stack(&device))
     }
 
-    /// The CPU, by candle's kernels: the device of [`Candle`](crate::Candle).
+    /// Returns the CPU, by candle's kernels: the device of [`Candle`](crate::Candle).
     #[cfg(feature = "candle")]
     pub fn candle() -> Device {
         Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
     }
 
-    /// The CPU, by LibTorch's kernels: the device of [`LibTorch`](crate::LibTorch). If LibTorch is missing, tensors carry the error.
+    /// Returns the CPU, by LibTorch's kernels: the device of [`LibTorch`](crate::LibTorch). If LibTorch is missing,
+    /// tensors carry the error.
     #[cfg(feature = "libtorch")]
     pub fn libtorch() -> Device {
         Device(crate::LibTorch::<f32, i64>::stack(&crate::LibTorchDevice::Cpu))
     }
 
-    /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
-    /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
-    /// its own. The dtypes of new tensors are those of the first device.
+    /// Returns devices of one router over these devices, in their order: their tensors may be operands of one op, and
+    /// meet as the [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each
+    /// call makes a router of its own. The dtypes of new tensors are those of the first device.
     ///
     /// # Panics
     /// When a device has automatic differentiation, which goes around the router.
@@ -140,14 +141,14 @@ impl Device {
         crate::routed::over(devices)
     }
 
-    /// The engine of the [router](Device::router) that the device belongs to: its policy and its statistics.
+    /// Returns the engine of the [router](Device::router) that the device belongs to: its policy and its statistics.
     #[cfg(feature = "router")]
     pub fn router_engine(&self) -> Option<&kiln_router::Router> {
         self.0.find()
     }
 
-    /// The device of a server at this address, such as `ws://host:3000`: that of [`RemoteBackend`](crate::RemoteBackend), where
-    /// a server that does not answer surfaces too.
+    /// Returns the device of a server at this address, such as `ws://host:3000`: that of
+    /// [`RemoteBackend`](crate::RemoteBackend), where a server that does not answer surfaces too.
     #[cfg(feature = "remote")]
     pub fn remote(url: &str) -> Device {
         Device(crate::RemoteBackend::stack(&crate::RemoteDevice::new(url)))

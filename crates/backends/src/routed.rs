@@ -46,7 +46,7 @@ impl<T> Router<T>
 where
     Router<T>: Backend,
 {
-    /// The transfers and ops so far, of all tensors of this backend in the process.
+    /// Returns the transfers and ops so far, of all tensors of this backend in the process.
     pub fn statistics() -> Statistics {
         with_engine::<Router<T>, _>(Engine::statistics)
     }
@@ -56,7 +56,7 @@ where
         with_engine::<Router<T>, _>(Engine::reset_statistics);
     }
 
-    /// When operands are transferred automatically. Default: [`TransferPolicy::MoveSmaller`].
+    /// Returns when operands are transferred automatically. Default: [`TransferPolicy::MoveSmaller`].
     pub fn transfer_policy() -> TransferPolicy {
         with_engine::<Router<T>, _>(Engine::policy)
     }

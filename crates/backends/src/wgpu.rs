@@ -121,14 +121,7 @@ pub fn tune(device: WgpuDevice, api: Api, budget: Duration) -> Result<usize> {
 
 /// The engine of a device with its name in messages. The engine in place of a missing device returns the error.
 fn engine(device: WgpuDevice, api: Api) -> (Arc<dyn Engine>, String) {
-    let name = match device {
-        WgpuDevice::Default => api.to_string(),
-        WgpuDevice::DiscreteGpu(_)
-        | WgpuDevice::IntegratedGpu(_)
-        | WgpuDevice::VirtualGpu(_)
-        | WgpuDevice::Cpu
-        | WgpuDevice::Existing(_) => format!("{api} {device}"),
-    };
+    let name = if device == WgpuDevice::Default { api.to_string() } else { format!("{api} {device}") };
     (or_unavailable(kiln_wgpu::shared(device, api), &name), name)
 }
 

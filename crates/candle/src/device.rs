@@ -26,7 +26,7 @@ pub enum CandleDevice {
 }
 
 impl CandleDevice {
-    /// A number that tells devices apart: 0 for the processor, odd for NVIDIA GPUs, even for Apple GPUs.
+    /// Returns a number that tells devices apart: 0 for the processor, odd for NVIDIA GPUs, even for Apple GPUs.
     pub const fn key(self) -> u64 {
         match self {
             CandleDevice::Cpu => 0,

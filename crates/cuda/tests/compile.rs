@@ -57,24 +57,10 @@ fn compiles(group: Group) {
     assert!(problems.is_empty(), "{} kernels do not compile; the first:\n{}", problems.len(), problems[0]);
 }
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {$(
-        #[test]
-        #[ignore = "needs NVRTC"]
-        fn $test() {
-            compiles(Group::$group);
-        }
-    )*};
-}
-
-groups! {
-    nothing_compiles Nothing,
-    unary_compiles Unary,
-    binary_compiles Binary,
-    views_compile View,
-    reductions_compile Reduce,
-    indices_compile Index,
-    contractions_compile Contraction,
-    composites_compile Composite,
-    edges_compile Edge,
-}
+kiln_suite::group_tests!(
+    compiles,
+    ignored: "needs NVRTC",
+    nothing_compiles Nothing, unary_compiles Unary, binary_compiles Binary, views_compile View,
+    reductions_compile Reduce, indices_compile Index, contractions_compile Contraction,
+    composites_compile Composite, edges_compile Edge
+);

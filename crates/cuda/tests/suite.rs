@@ -5,7 +5,6 @@
 use kiln_cuda::Cuda;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{Engine, expanding};
-use kiln_suite::cases::Group;
 use kiln_suite::engines::{Ignored, Neighbours, Subject};
 use kiln_suite::run::{Stack, finish, grads, values};
 use std::sync::{Arc, OnceLock};
@@ -31,45 +30,29 @@ const AMONG: Subject = Subject {
     ignored: IGNORED,
 };
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {
-        mod value {
-            use super::*;
+mod value {
+    use super::*;
 
-            $(
-                #[test]
-                #[ignore = "needs an NVIDIA GPU"]
-                fn $test() {
-                    let matrix = [(PLAIN, Stack::Plain), (FUSED, Stack::Autodiff), (AMONG, Stack::Plain)];
-                    finish(values(&matrix, Group::$group));
-                }
-            )*
-        }
-
-        mod grad {
-            use super::*;
-
-            $(
-                #[test]
-                #[ignore = "needs an NVIDIA GPU"]
-                fn $test() {
-                    grads(&FUSED, Group::$group).finish();
-                }
-            )*
-        }
-    };
+    kiln_suite::group_tests!(
+        |group| {
+            let matrix = [(PLAIN, Stack::Plain), (FUSED, Stack::Autodiff), (AMONG, Stack::Plain)];
+            finish(values(&matrix, group));
+        },
+        ignored: "needs an NVIDIA GPU",
+        nothing Nothing, unary Unary, binary Binary, view View, reduce Reduce, index Index,
+        contraction Contraction, composite Composite, edge Edge
+    );
 }
 
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
+mod grad {
+    use super::*;
+
+    kiln_suite::group_tests!(
+        |group| grads(&FUSED, group).finish(),
+        ignored: "needs an NVIDIA GPU",
+        nothing Nothing, unary Unary, binary Binary, view View, reduce Reduce, index Index,
+        contraction Contraction, composite Composite, edge Edge
+    );
 }
 
 mod modules {

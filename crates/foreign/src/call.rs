@@ -14,23 +14,23 @@ pub struct Call<'a, L> {
 }
 
 impl<L: Library> Call<'_, L> {
-    /// The type of the first result.
+    /// Returns the type of the first result.
     pub fn ty(&self) -> TensorType {
         self.types[0]
     }
 
-    /// The lengths of the first result.
+    /// Returns the lengths of the first result.
     pub fn dims(&self) -> &[usize] {
         &self.types[0].shape
     }
 
-    /// The dtype of the operands: that of the first tensor.
+    /// Returns the dtype of the operands: that of the first tensor.
     pub fn dtype(&self) -> DType {
         let tensor = self.inputs.iter().find_map(Operand::value);
         tensor.map_or(self.types[0].dtype, Value::dtype)
     }
 
-    /// The tensor at a place.
+    /// Returns the tensor at a place.
     ///
     /// # Errors
     /// When the operand is a scalar, or a value of another engine.
@@ -44,7 +44,7 @@ impl<L: Library> Call<'_, L> {
 }
 
 impl<L: View> Call<'_, L> {
-    /// The operand at a place: the tensor, or the scalar repeated in the lengths of the result.
+    /// Returns the operand at a place: the tensor, or the scalar repeated in the lengths of the result.
     ///
     /// # Errors
     /// Those of the device.
@@ -55,7 +55,7 @@ impl<L: View> Call<'_, L> {
         }
     }
 
-    /// A scalar in these lengths, as a view of one element.
+    /// Returns a scalar in these lengths, as a view of one element.
     ///
     /// # Errors
     /// Those of the device.

@@ -5,15 +5,15 @@ use crate::index;
 use crate::library::{Elementwise, Kernels, Native, Outcome};
 use kiln_ir::{Binary, DType, Op, TensorType};
 
-/// The greatest number up to which `f32` has every whole number.
-const WHOLE_F32: usize = 1 << 24;
+/// The number up to which `f32` represents every integer exactly.
+const MAX_EXACT_F32: usize = 1 << 24;
 
-/// The entry of a key in a table of kernels; `None` if the library lacks it.
+/// Returns the entry of a key in a table of kernels; `None` if the library lacks it.
 pub fn entry<K: PartialEq, V: Copy>(table: &[(K, V)], key: K) -> Option<V> {
     table.iter().find(|(other, _)| *other == key).map(|(_, kernel)| *kernel)
 }
 
-/// A function of two tensors of a dtype.
+/// Returns a function of two tensors of a dtype.
 ///
 /// # Errors
 /// Those of the library.
@@ -105,7 +105,7 @@ pub(crate) fn dispatch<L: Kernels>(op: &Op, call: &Call<'_, L>) -> Native<L, Vec
 
 fn iota<L: Kernels>(call: &Call<'_, L>, ty: TensorType, axis: usize) -> Native<L> {
     let length = ty.shape[axis];
-    if ty.dtype.is_float() && ty.dtype.size() == 2 && length > WHOLE_F32 {
+    if ty.dtype.is_float() && ty.dtype.size() == 2 && length > MAX_EXACT_F32 {
         return Ok(None);
     }
     let Some(line) = L::count(call, length)? else { return Ok(None) };

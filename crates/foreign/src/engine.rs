@@ -27,7 +27,7 @@ pub struct Foreign<L: Library> {
 }
 
 impl<L: Kernels> Foreign<L> {
-    /// The engine of a device.
+    /// Returns the engine of a device.
     ///
     /// # Errors
     /// When the library or the device is missing.
@@ -39,7 +39,7 @@ impl<L: Kernels> Foreign<L> {
         Ok(Foreign { caps, device, library, host: Expand::new(Cpu::new()) })
     }
 
-    /// The engine of a device, opened once for the process.
+    /// Returns the engine of a device, opened once for the process.
     ///
     /// # Errors
     /// Those of [`Foreign::open`]; the next call tries again.

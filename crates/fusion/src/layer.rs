@@ -137,17 +137,17 @@ impl Fusion {
         }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.shared.inner
     }
 
-    /// The mode.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
 
-    /// The event counters so far.
+    /// Returns the event counters so far.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;

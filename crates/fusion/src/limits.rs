@@ -20,7 +20,7 @@ pub(crate) struct Limits {
     /// [`many_rows`](Limits::many_rows) lifts it.
     pub(crate) resident_row: usize,
     /// Whether such rows must be contiguous.
-    pub(crate) whole_rows: bool,
+    pub(crate) contiguous_rows: bool,
     /// The number of rows from which longer rows still occupy the whole machine.
     pub(crate) many_rows: usize,
     /// Whether column reductions fuse into the kernel that iterates over the rows.
@@ -78,7 +78,7 @@ impl Limits {
             // against bindings.
             fuse_epilogues: epilogues && machine.bindings.is_none(),
             resident_row: machine.row_elements,
-            whole_rows: lockstep,
+            contiguous_rows: lockstep,
             many_rows: if lockstep { 4096 } else { 64 },
             columns: lockstep && machine.workgroup >= COLUMN_THREADS,
             kept_bytes: usize::try_from(kept_bytes).unwrap_or(usize::MAX),
@@ -113,7 +113,7 @@ mod tests {
             continue_products: true,
             fuse_epilogues: false,
             resident_row: 32_768,
-            whole_rows: false,
+            contiguous_rows: false,
             many_rows: 64,
             columns: false,
             kept_bytes: 512 << 20,
@@ -139,7 +139,7 @@ mod tests {
             continue_products: false,
             fuse_epilogues: true,
             resident_row: 16_384,
-            whole_rows: true,
+            contiguous_rows: true,
             many_rows: 4096,
             columns: true,
             kept_bytes: 5 << 30,

@@ -14,7 +14,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode that `KILN_FUSION` selects (`off`, `on`, `check`); [`Mode::On`] if it is unset or empty.
+    /// Returns the mode that `KILN_FUSION` selects (`off`, `on`, `check`); [`Mode::On`] if it is unset or empty.
     ///
     /// # Panics
     /// When the variable has any other value, so that a misspelling does not go unnoticed.
@@ -23,7 +23,7 @@ impl Mode {
         kiln_ir::setting("KILN_FUSION", "`off`, `on` or `check`", Mode::from_name).unwrap_or_default()
     }
 
-    /// The mode on targets without an environment: [`Mode::On`].
+    /// Returns the mode on targets without an environment: [`Mode::On`].
     #[cfg(not(feature = "std"))]
     pub fn from_environment() -> Mode {
         Mode::On

@@ -141,13 +141,13 @@ impl Plan {
         }
     }
 
-    /// The plan of a program for a [processor](Machine::processor), for inspection. The program's outputs are live.
-    /// Plain numbers of the program become plain numbers of the plan.
+    /// Returns the plan of a program for a [processor](Machine::processor), for inspection. The program's outputs are
+    /// live. Plain numbers of the program become plain numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
         Plan::for_machine(program, &Machine::processor())
     }
 
-    /// As [`of_program`](Plan::of_program), for any machine.
+    /// Works like [`of_program`](Plan::of_program), for any machine.
     ///
     /// ```
     /// use kiln_fusion::Plan;
@@ -164,7 +164,7 @@ impl Plan {
         Plan::new(Structure::of_program(program), Limits::of(machine))
     }
 
-    /// The steps, in order.
+    /// Returns the steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -285,27 +285,27 @@ impl Plan {
         shared.counters.ops_fused.fetch_add(fused, Ordering::Relaxed);
     }
 
-    /// The peak bytes of values computed by the plan, if each is freed after its last use and views cost nothing. It
-    /// measures the order of the steps.
+    /// Returns the peak bytes of values computed by the plan, if each is freed after its last use and views cost
+    /// nothing. It measures the order of the steps.
     pub fn peak_bytes(&self) -> usize {
-        let mut held = alloc::vec![0usize; self.num_slots];
+        let mut live_bytes = alloc::vec![0usize; self.num_slots];
         let (mut now, mut peak) = (0usize, 0usize);
         for step in &self.steps {
             for (place, ty) in step.results.iter().enumerate() {
                 if !step.op.is_view() {
-                    held[step.first + place] = ty.num_bytes();
+                    live_bytes[step.first + place] = ty.num_bytes();
                     now += ty.num_bytes();
                 }
             }
             peak = peak.max(now);
             for (place, used) in step.used.iter().enumerate() {
                 if !used {
-                    now -= core::mem::take(&mut held[step.first + place]);
+                    now -= core::mem::take(&mut live_bytes[step.first + place]);
                 }
             }
             for operand in &step.operands {
                 if let Reference::Slot { slot, last: true } = operand {
-                    now -= core::mem::take(&mut held[*slot]);
+                    now -= core::mem::take(&mut live_bytes[*slot]);
                 }
             }
         }
@@ -314,27 +314,27 @@ impl Plan {
 }
 
 impl Step {
-    /// Whether the step is a region or a single op.
+    /// Returns whether the step is a region or a single op.
     pub fn kind(&self) -> StepKind {
         if matches!(self.op, Op::Fused(_)) { StepKind::Region } else { StepKind::Op }
     }
 
-    /// The op that the engine below executes.
+    /// Returns the op that the engine below executes.
     pub fn op(&self) -> &Op {
         &self.op
     }
 
-    /// The types of its results.
+    /// Returns the types of its results.
     pub fn results(&self) -> &[TensorType] {
         &self.results
     }
 
-    /// The reasons why adjacent ops are not part of the step, one sentence each.
+    /// Returns the reasons why adjacent ops are not part of the step, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// For each operand, whether it is a plain number.
+    /// Returns for each operand whether it is a plain number.
     pub fn numbers(&self) -> Vec<bool> {
         let is_number =
             |operand: &Reference| matches!(operand, Reference::Number(_) | Reference::Constant(_));

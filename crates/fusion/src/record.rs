@@ -56,10 +56,10 @@ pub(crate) enum Source {
 /// A value from outside the recording: a value of the engine below, or a result of an earlier recording.
 pub(crate) struct External {
     pub(crate) ty: TensorType,
-    held: Held,
+    value: ExternalValue,
 }
 
-enum Held {
+enum ExternalValue {
     Value(Value),
     Cell(Arc<Cell>),
 }
@@ -67,25 +67,25 @@ enum Held {
 impl External {
     /// Converts to the engine's value; without aliases if it has no other owner.
     pub(crate) fn into_value(self) -> Value {
-        match self.held {
-            Held::Value(value) => value,
-            Held::Cell(cell) => take(cell),
+        match self.value {
+            ExternalValue::Value(value) => value,
+            ExternalValue::Cell(cell) => take(cell),
         }
     }
 
     /// The engine's value, if it is computed.
     pub(crate) fn ready(&self) -> Option<Value> {
-        match &self.held {
-            Held::Value(value) => Some(value.clone()),
-            Held::Cell(cell) => cell.ready.get().cloned(),
+        match &self.value {
+            ExternalValue::Value(value) => Some(value.clone()),
+            ExternalValue::Cell(cell) => cell.ready.get().cloned(),
         }
     }
 
     /// Whether only the recording keeps the value alive.
     pub(crate) fn is_kept_here(&self) -> bool {
-        match &self.held {
-            Held::Value(value) => value.is_unique(),
-            Held::Cell(cell) => Arc::strong_count(cell) == 1,
+        match &self.value {
+            ExternalValue::Value(value) => value.is_unique(),
+            ExternalValue::Cell(cell) => Arc::strong_count(cell) == 1,
         }
     }
 }
@@ -141,15 +141,15 @@ impl Recording {
 
     /// The source for a value of the engine below.
     pub(crate) fn value(&mut self, value: Value) -> Source {
-        self.external(value.address(), *value.ty(), || Held::Value(value))
+        self.external(value.address(), *value.ty(), || ExternalValue::Value(value))
     }
 
     /// The source for a result of an earlier recording, computed or still running.
     pub(crate) fn ready(&mut self, cell: Arc<Cell>, ty: TensorType) -> Source {
-        self.external(Arc::as_ptr(&cell).addr(), ty, || Held::Cell(cell))
+        self.external(Arc::as_ptr(&cell).addr(), ty, || ExternalValue::Cell(cell))
     }
 
-    fn external(&mut self, address: usize, ty: TensorType, held: impl FnOnce() -> Held) -> Source {
+    fn external(&mut self, address: usize, ty: TensorType, value: impl FnOnce() -> ExternalValue) -> Source {
         let next = self.externals.len() as u32;
         let place = *self.seen.entry(address).or_insert(next);
         if place == next {
@@ -157,7 +157,7 @@ impl Recording {
             ty.hash(&mut hasher);
             self.hashes[1] = hasher.finish();
             self.external_bytes = self.external_bytes.saturating_add(ty.num_bytes());
-            self.externals.push(External { ty, held: held() });
+            self.externals.push(External { ty, value: value() });
         }
         Source::External(place)
     }
@@ -183,8 +183,8 @@ impl Recording {
     pub(crate) fn plan(&self, alive: &[bool]) -> Option<&Arc<Plan>> {
         let Expected::Plan(run) = &self.expected else { return None };
         let Structure { entries, externals, alive: planned } = &run.plan().structure;
-        let is_whole = run.entries() == entries.len() && self.externals.len() == externals.len();
-        (is_whole && alive == planned).then(|| run.plan())
+        let is_complete = run.entries() == entries.len() && self.externals.len() == externals.len();
+        (is_complete && alive == planned).then(|| run.plan())
     }
 
     /// Moves out the entries as a plan-cache structure, with its hash.

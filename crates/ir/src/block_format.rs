@@ -55,46 +55,38 @@ impl BlockFormat {
         BlockFormat::ALL.iter().copied().find(|format| format.name().eq_ignore_ascii_case(name))
     }
 
-    /// The number of elements of a block.
+    /// The row of the format: elements and bytes of a block, and the format of 32 elements with the next more bits.
+    const fn row(self) -> (usize, usize, BlockFormat) {
+        match self {
+            Self::Q4_0 => (32, 18, self),
+            Self::Q4_1 => (32, 20, self),
+            Self::Q5_0 => (32, 22, self),
+            Self::Q5_1 => (32, 24, self),
+            Self::Q8_0 => (32, 34, self),
+            Self::Q2_K => (256, 84, Self::IQ4_NL),
+            Self::Q3_K => (256, 110, Self::IQ4_NL),
+            Self::Q4_K => (256, 144, Self::Q5_0),
+            Self::Q5_K => (256, 176, Self::Q5_1),
+            Self::Q6_K => (256, 210, Self::Q8_0),
+            Self::Q8_K => (256, 292, Self::Q8_0),
+            Self::IQ4_NL => (32, 18, self),
+            Self::IQ4_XS => (256, 136, Self::IQ4_NL),
+        }
+    }
+
+    /// Returns the number of elements of a block.
     #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub const fn len(self) -> usize {
-        match self {
-            BlockFormat::Q4_0
-            | BlockFormat::Q4_1
-            | BlockFormat::Q5_0
-            | BlockFormat::Q5_1
-            | BlockFormat::Q8_0
-            | BlockFormat::IQ4_NL => 32,
-            BlockFormat::Q2_K
-            | BlockFormat::Q3_K
-            | BlockFormat::Q4_K
-            | BlockFormat::Q5_K
-            | BlockFormat::Q6_K
-            | BlockFormat::Q8_K
-            | BlockFormat::IQ4_XS => 256,
-        }
+        self.row().0
     }
 
-    /// The number of bytes of a block.
+    /// Returns the number of bytes of a block.
     pub const fn bytes(self) -> usize {
-        match self {
-            BlockFormat::Q4_0 | BlockFormat::IQ4_NL => 18,
-            BlockFormat::Q4_1 => 20,
-            BlockFormat::Q5_0 => 22,
-            BlockFormat::Q5_1 => 24,
-            BlockFormat::Q8_0 => 34,
-            BlockFormat::Q2_K => 84,
-            BlockFormat::Q3_K => 110,
-            BlockFormat::Q4_K => 144,
-            BlockFormat::Q5_K => 176,
-            BlockFormat::Q6_K => 210,
-            BlockFormat::Q8_K => 292,
-            BlockFormat::IQ4_XS => 136,
-        }
+        self.row().1
     }
 
-    /// The format for rows of `elements`: this one if they are whole blocks, else the format of blocks of 32 elements
-    /// with the next more bits. `None` if rows are not a multiple of 32.
+    /// Returns the format for rows of `elements`: this one if they are whole blocks, else the format of blocks of 32
+    /// elements with the next more bits. `None` if rows are not a multiple of 32.
     ///
     /// ```
     /// use kiln_ir::BlockFormat;
@@ -107,22 +99,11 @@ impl BlockFormat {
         if elements.is_multiple_of(self.len()) {
             return Some(self);
         }
-        let format = match self {
-            BlockFormat::Q4_0
-            | BlockFormat::Q4_1
-            | BlockFormat::Q5_0
-            | BlockFormat::Q5_1
-            | BlockFormat::Q8_0
-            | BlockFormat::IQ4_NL => self,
-            BlockFormat::Q2_K | BlockFormat::Q3_K | BlockFormat::IQ4_XS => BlockFormat::IQ4_NL,
-            BlockFormat::Q4_K => BlockFormat::Q5_0,
-            BlockFormat::Q5_K => BlockFormat::Q5_1,
-            BlockFormat::Q6_K | BlockFormat::Q8_K => BlockFormat::Q8_0,
-        };
+        let format = self.row().2;
         if elements.is_multiple_of(format.len()) { Some(format) } else { None }
     }
 
-    /// The number of bytes of a row of `elements`; `None` unless it consists of whole blocks.
+    /// Returns the number of bytes of a row of `elements`; `None` unless it consists of whole blocks.
     pub const fn row_bytes(self, elements: usize) -> Option<usize> {
         if elements.is_multiple_of(self.len()) {
             (elements / self.len()).checked_mul(self.bytes())
@@ -131,7 +112,7 @@ impl BlockFormat {
         }
     }
 
-    /// The number of elements in `bytes` of a row; `None` unless these are whole blocks.
+    /// Returns the number of elements in `bytes` of a row; `None` unless these are whole blocks.
     pub const fn row_len(self, bytes: usize) -> Option<usize> {
         if bytes.is_multiple_of(self.bytes()) { (bytes / self.bytes()).checked_mul(self.len()) } else { None }
     }

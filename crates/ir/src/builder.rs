@@ -33,12 +33,12 @@ impl<'e> Var<'e> {
         Var { within, ..self }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &'e dyn Engine {
         self.engine
     }
 
-    /// The operand.
+    /// Returns the operand.
     pub fn operand(&self) -> &Operand {
         &self.operand
     }
@@ -48,7 +48,7 @@ impl<'e> Var<'e> {
         self.operand
     }
 
-    /// The tensor.
+    /// Returns the tensor.
     ///
     /// # Panics
     /// When the operand is a scalar.
@@ -62,12 +62,12 @@ impl<'e> Var<'e> {
         }
     }
 
-    /// Whether the operand is a plain number.
+    /// Returns whether the operand is a plain number.
     pub fn is_scalar(&self) -> bool {
         self.operand.scalar().is_some()
     }
 
-    /// The type.
+    /// Returns the type.
     ///
     /// # Panics
     /// When the operand is a scalar.
@@ -81,19 +81,19 @@ impl<'e> Var<'e> {
         }
     }
 
-    /// The shape. Panics for a scalar.
+    /// Returns the shape. Panics for a scalar.
     #[track_caller]
     pub fn shape(&self) -> Shape {
         self.ty().shape
     }
 
-    /// The dtype. Panics for a scalar.
+    /// Returns the dtype. Panics for a scalar.
     #[track_caller]
     pub fn dtype(&self) -> DType {
         self.ty().dtype
     }
 
-    /// The number of axes. Panics for a scalar.
+    /// Returns the number of axes. Panics for a scalar.
     #[track_caller]
     pub fn rank(&self) -> usize {
         self.ty().rank()
@@ -142,31 +142,31 @@ impl<'e> Var<'e> {
         Var::emit_within(engine, within, &op, inputs).remove(0)
     }
 
-    /// A plain number.
+    /// Returns a plain number.
     pub fn scalar(&self, x: impl Into<Scalar>) -> Var<'e> {
         Var::new(self.engine, x.into()).in_code_of(self.within.clone())
     }
 
-    /// A tensor filled with a number.
+    /// Returns a tensor filled with a number.
     #[track_caller]
     pub fn full(engine: &'e dyn Engine, ty: TensorType, x: impl Into<Scalar>) -> Var<'e> {
         Var::emit(engine, &Op::Full(ty), smallvec![x.into().into()]).remove(0)
     }
 
-    /// A tensor of zeros (`false`) of that type.
+    /// Returns a tensor of zeros (`false`) of that type.
     #[track_caller]
     pub fn zeros(engine: &'e dyn Engine, ty: TensorType) -> Var<'e> {
         let zero = if ty.dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) };
         Var::full(engine, ty, zero)
     }
 
-    /// Indices along an axis; see [`Op::Iota`].
+    /// Returns indices along an axis; see [`Op::Iota`].
     #[track_caller]
     pub fn iota(engine: &'e dyn Engine, ty: TensorType, axis: usize) -> Var<'e> {
         Var::emit(engine, &Op::Iota { ty, axis }, smallvec![]).remove(0)
     }
 
-    /// See [`Op::Binary`]; broadcasts.
+    /// Emits [`Op::Binary`]; broadcasts.
     #[track_caller]
     pub fn binary(&self, function: Binary, other: &Var<'e>) -> Var<'e> {
         self.clone().binary_owned(function, other.clone())
@@ -179,7 +179,7 @@ impl<'e> Var<'e> {
         Var::emit_within(engine, within, &Op::Binary(function), smallvec![a.operand, b.operand]).remove(0)
     }
 
-    /// See [`Op::Compare`]; broadcasts. A plain number may be outside the range of the tensor's dtype.
+    /// Emits [`Op::Compare`]; broadcasts. A plain number may be outside the range of the tensor's dtype.
     #[track_caller]
     pub fn compare(&self, comparison: Comparison, other: &Var<'e>) -> Var<'e> {
         let (mut a, mut b) = together(self.clone(), other.clone(), comparison.name());
@@ -196,13 +196,13 @@ impl<'e> Var<'e> {
         a.apply_owned(Op::Compare(comparison), &[&b])
     }
 
-    /// `self == other`.
+    /// Computes `self == other`.
     #[track_caller]
     pub fn equal(&self, other: &Var<'e>) -> Var<'e> {
         self.compare(Comparison::Eq, other)
     }
 
-    /// `self < other`.
+    /// Computes `self < other`.
     #[track_caller]
     pub fn less(&self, other: &Var<'e>) -> Var<'e> {
         self.compare(Comparison::Lt, other)
@@ -221,7 +221,7 @@ impl<'e> Var<'e> {
         fit(self).apply_owned(Op::Select, &[&fit(a), &fit(b)])
     }
 
-    /// See [`Op::Cast`]; emits nothing if the dtype is right already.
+    /// Emits [`Op::Cast`]; emits nothing if the dtype is right already.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Var<'e> {
         if self.is_scalar() || self.dtype() == dtype {
@@ -231,24 +231,18 @@ impl<'e> Var<'e> {
         }
     }
 
-    /// See [`Op::Reshape`]; emits nothing if the shape is right already.
+    /// Emits [`Op::Reshape`]; emits nothing if the shape is right already.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Var<'e> {
         let shape = shape.into();
         if self.shape() == shape { self.clone() } else { self.apply(Op::Reshape(shape), &[]) }
     }
 
-    /// See [`Op::Broadcast`]; emits nothing if the shape is right already.
+    /// Emits [`Op::Broadcast`]; emits nothing if the shape is right already.
     #[track_caller]
     pub fn broadcast(&self, shape: impl Into<Shape>) -> Var<'e> {
         let shape = shape.into();
         if self.shape() == shape { self.clone() } else { self.apply(Op::Broadcast(shape), &[]) }
-    }
-
-    /// See [`Op::Permute`].
-    #[track_caller]
-    pub fn permute(&self, axes: &[usize]) -> Var<'e> {
-        self.apply(Op::Permute(Axes::new(axes)), &[])
     }
 
     /// Exchanges two axes.
@@ -265,13 +259,7 @@ impl<'e> Var<'e> {
         self.swap(self.rank() - 2, self.rank() - 1)
     }
 
-    /// A range of each axis; see [`Op::Slice`].
-    #[track_caller]
-    pub fn slice(&self, slices: Vec<SliceAxis>) -> Var<'e> {
-        self.apply(Op::Slice(slices), &[])
-    }
-
-    /// A range of one axis.
+    /// Returns a range of one axis.
     #[track_caller]
     pub fn slice_axis(&self, axis: usize, slice: SliceAxis) -> Var<'e> {
         let mut slices: Vec<SliceAxis> = self.shape().iter().map(|&len| SliceAxis::all(len)).collect();
@@ -279,33 +267,27 @@ impl<'e> Var<'e> {
         self.slice(slices)
     }
 
-    /// The elements of one axis in reverse order.
+    /// Computes the elements of one axis in reverse order.
     #[track_caller]
     pub fn flip(&self, axis: usize) -> Var<'e> {
         let len = self.shape()[axis];
         self.slice_axis(axis, SliceAxis { start: len.saturating_sub(1), len, step: -1 })
     }
 
-    /// See [`Op::Pad`].
+    /// Emits [`Op::Pad`].
     #[track_caller]
     pub fn pad(&self, pads: Vec<PadAxis>, x: impl Into<Scalar>) -> Var<'e> {
         self.apply(Op::Pad(pads), &[&self.scalar(x)])
     }
 
-    /// See [`Op::Concat`].
+    /// Emits [`Op::Concat`].
     #[track_caller]
     pub fn concat(vars: &[Var<'e>], axis: usize) -> Var<'e> {
         let rest: Vec<&Var<'e>> = vars[1..].iter().collect();
         vars[0].apply(Op::Concat { axis }, &rest)
     }
 
-    /// See [`Op::Windows`].
-    #[track_caller]
-    pub fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Var<'e> {
-        self.apply(Op::Windows { axis, size, step, dilation }, &[])
-    }
-
-    /// See [`Op::Reduce`]; reduced axes keep length 1. Emits nothing without axes.
+    /// Emits [`Op::Reduce`]; reduced axes keep length 1. Emits nothing without axes.
     #[track_caller]
     pub fn reduce(&self, reduction: Reduction, axes: &[usize]) -> Var<'e> {
         if axes.is_empty() {
@@ -314,14 +296,14 @@ impl<'e> Var<'e> {
         self.apply(Op::Reduce { reduction, axes: Axes::new(axes) }, &[])
     }
 
-    /// The sum along axes, which keep length 1.
+    /// Computes the sum along axes, which keep length 1.
     #[track_caller]
     pub fn sum(&self, axes: &[usize]) -> Var<'e> {
         self.reduce(Reduction::Sum, axes)
     }
 
-    /// The mean along axes, which keep length 1. 32-bit and 64-bit floats are multiplied by the reciprocal of the
-    /// count, which takes one instruction where a division takes ten. 16-bit floats and integers are divided.
+    /// Computes the mean along axes, which keep length 1. 32-bit and 64-bit floats are multiplied by the reciprocal of
+    /// the count, which takes one instruction where a division takes ten. 16-bit floats and integers are divided.
     #[track_caller]
     pub fn mean(&self, axes: &[usize]) -> Var<'e> {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
@@ -341,13 +323,7 @@ impl<'e> Var<'e> {
         self.sum(&axes).reshape(shape)
     }
 
-    /// See [`Op::Scan`].
-    #[track_caller]
-    pub fn scan(&self, reduction: Reduction, axis: usize, reverse: bool, exclusive: bool) -> Var<'e> {
-        self.apply(Op::Scan { reduction, axis, reverse, exclusive }, &[])
-    }
-
-    /// See [`Op::MatMul`]; the axes before the last two broadcast.
+    /// Emits [`Op::MatMul`]; the axes before the last two broadcast.
     #[track_caller]
     pub fn matmul(&self, other: &Var<'e>) -> Var<'e> {
         let (a, b) = (self.shape(), other.shape());
@@ -361,68 +337,14 @@ impl<'e> Var<'e> {
         fit(self, &a[m..]).apply_owned(Op::MatMul, &[&fit(other, &b[n..])])
     }
 
-    /// See [`Op::Take`].
-    #[track_caller]
-    pub fn take(&self, axis: usize, index: &Var<'e>) -> Var<'e> {
-        self.apply(Op::Take { axis }, &[index])
-    }
-
-    /// See [`Op::Gather`].
-    #[track_caller]
-    pub fn gather(&self, axis: usize, index: &Var<'e>) -> Var<'e> {
-        self.apply(Op::Gather { axis }, &[index])
-    }
-
-    /// See [`Op::Put`].
-    #[track_caller]
-    pub fn put(&self, axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) -> Var<'e> {
-        self.apply(Op::Put { axis, mode }, &[index, source])
-    }
-
-    /// See [`Op::Scatter`].
-    #[track_caller]
-    pub fn scatter(&self, axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) -> Var<'e> {
-        self.apply(Op::Scatter { axis, mode }, &[index, source])
-    }
-
-    /// `self` to a power; broadcasts.
-    #[track_caller]
-    pub fn pow(&self, exponent: &Var<'e>) -> Var<'e> {
-        self.binary(Binary::Pow, exponent)
-    }
-
-    /// The minimum of two; broadcasts.
-    #[track_caller]
-    pub fn min(&self, other: &Var<'e>) -> Var<'e> {
-        self.binary(Binary::Min, other)
-    }
-
-    /// The maximum of two; broadcasts.
-    #[track_caller]
-    pub fn max(&self, other: &Var<'e>) -> Var<'e> {
-        self.binary(Binary::Max, other)
-    }
-
-    /// Logical or bitwise and; broadcasts.
-    #[track_caller]
-    pub fn and(&self, other: &Var<'e>) -> Var<'e> {
-        self.binary(Binary::And, other)
-    }
-
-    /// Logical or bitwise or; broadcasts.
-    #[track_caller]
-    pub fn or(&self, other: &Var<'e>) -> Var<'e> {
-        self.binary(Binary::Or, other)
-    }
-
-    /// `self * self`.
+    /// Computes `self * self`.
     #[track_caller]
     pub fn square(&self) -> Var<'e> {
         self * self
     }
 
-    /// The upper and the lower halves of the products of `u32` or `u64` elements with a number of their dtype: 64 or 128
-    /// bits.
+    /// Computes the upper and the lower halves of the products of `u32` or `u64` elements with a number of their dtype:
+    /// 64 or 128 bits.
     #[track_caller]
     pub fn mul_wide(&self, factor: u64) -> (Var<'e>, Var<'e>) {
         let times = |x: &Var<'e>, y: u64| x.binary(Binary::Mul, &x.scalar(y));
@@ -441,12 +363,6 @@ impl<'e> Var<'e> {
         let middle = plus(&times(&x_high, y_low), &upper(&times(&x_low, y_low), bits));
         let carry = plus(&times(&x_low, y_high), &bottom(&middle));
         (plus(&plus(&times(&x_high, y_high), &upper(&middle, bits)), &upper(&carry, bits)), low)
-    }
-
-    /// See [`Op::Unary`].
-    #[track_caller]
-    pub fn unary(&self, function: Unary) -> Var<'e> {
-        self.apply(Op::Unary(function), &[])
     }
 }
 
@@ -472,19 +388,73 @@ fn together<'e>(a: Var<'e>, b: Var<'e>, op: &str) -> (Var<'e>, Var<'e>) {
     (a.broadcast(shape), b.broadcast(shape))
 }
 
-macro_rules! unary_methods {
-    ($($(#[$doc:meta])* $method:ident $function:ident;)*) => {
+macro_rules! op_methods {
+    ($($(#[$doc:meta])* $method:ident($($argument:ident: $ty:ty),*) => $op:expr, [$($operand:ident),*];)*) => {
         impl<'e> Var<'e> {$(
-            #[doc = concat!("See [`Unary::", stringify!($function), "`].")]
+            $(#[$doc])*
             #[track_caller]
-            pub fn $method(&self) -> Var<'e> {
-                self.unary(Unary::$function)
+            pub fn $method(&self, $($argument: $ty),*) -> Var<'e> {
+                self.apply($op, &[$($operand),*])
             }
         )*}
     };
 }
 
-unary_methods! {
+op_methods! {
+    /// Emits [`Op::Permute`].
+    permute(axes: &[usize]) => Op::Permute(Axes::new(axes)), [];
+
+    /// Emits [`Op::Slice`]: a range of each axis.
+    slice(slices: Vec<SliceAxis>) => Op::Slice(slices), [];
+
+    /// Emits [`Op::Windows`].
+    windows(axis: usize, size: usize, step: usize, dilation: usize) =>
+        Op::Windows { axis, size, step, dilation }, [];
+
+    /// Emits [`Op::Scan`].
+    scan(reduction: Reduction, axis: usize, reverse: bool, exclusive: bool) =>
+        Op::Scan { reduction, axis, reverse, exclusive }, [];
+
+    /// Emits [`Op::Take`].
+    take(axis: usize, index: &Var<'e>) => Op::Take { axis }, [index];
+
+    /// Emits [`Op::Gather`].
+    gather(axis: usize, index: &Var<'e>) => Op::Gather { axis }, [index];
+
+    /// Emits [`Op::Put`].
+    put(axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) =>
+        Op::Put { axis, mode }, [index, source];
+
+    /// Emits [`Op::Scatter`].
+    scatter(axis: usize, mode: UpdateMode, index: &Var<'e>, source: &Var<'e>) =>
+        Op::Scatter { axis, mode }, [index, source];
+
+    /// Emits [`Op::Unary`].
+    unary(function: Unary) => Op::Unary(function), [];
+}
+
+macro_rules! function_methods {
+    ($enum:ident $apply:ident $others:tt: $($method:ident $function:ident;)*) => {
+        $(function_methods! { @method $enum $apply $others $method $function })*
+    };
+    (@method $enum:ident $apply:ident ($($other:ident)?) $method:ident $function:ident) => {
+        impl<'e> Var<'e> {
+            #[doc = concat!("Emits [`", stringify!($enum), "::", stringify!($function), "`].")]
+            #[track_caller]
+            pub fn $method(&self $(, $other: &Var<'e>)?) -> Var<'e> {
+                self.$apply($enum::$function $(, $other)?)
+            }
+        }
+    };
+}
+
+function_methods! {
+    Binary binary(other):
+    pow Pow; min Min; max Max; and And; or Or;
+}
+
+function_methods! {
+    Unary unary():
     neg Neg; abs Abs; sign Sign; recip Recip; sqrt Sqrt; rsqrt Rsqrt; exp Exp; expm1 Expm1; ln Ln;
     log1p Log1p; sin Sin; cos Cos; tan Tan; tanh Tanh; atan Atan; erf Erf; floor Floor; ceil Ceil;
     round Round; trunc Trunc; not Not;

@@ -30,7 +30,7 @@ impl Sum for Cost {
     }
 }
 
-/// The cost of an op on operands and results of these types. Counts saturate.
+/// Computes the cost of an op on operands and results of these types. Counts saturate.
 ///
 /// Conventions of operations:
 /// * elementwise ops, including transcendental functions and casts, count 1 per element of the result, and so does each
@@ -52,7 +52,7 @@ pub fn cost(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> Cost
 }
 
 impl Program {
-    /// The sum of the [`cost`](fn@cost) of all instructions. The program must be valid
+    /// Computes the sum of the [`cost`](fn@cost) of all instructions. The program must be valid
     /// ([`verify`](mod@crate::verify)).
     pub fn cost(&self) -> Cost {
         let slots = self.slot_types();

@@ -116,19 +116,19 @@ impl Custom {
         Custom(Arc::new(op))
     }
 
-    /// The op as this type, if it is of this type.
+    /// Returns the op as this type, if it is of this type.
     pub fn downcast<T: CustomOp>(&self) -> Option<&T> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// The op's [expansion](CustomOp::expand). A panic of a [`Var`] in its code names the op and its operands.
+    /// Returns the op's [expansion](CustomOp::expand). A panic of a [`Var`] in its code names the op and its operands.
     pub fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let within = Within::new(self, "expand", inputs);
         let outputs = self.0.expand(&inside(&within, inputs))?;
         Some(outputs.into_iter().map(|var| var.in_code_of(None)).collect())
     }
 
-    /// The op's [gradients](CustomOp::vjp). A panic of a [`Var`] in its code names the op and its operands.
+    /// Computes the op's [gradients](CustomOp::vjp). A panic of a [`Var`] in its code names the op and its operands.
     ///
     /// # Errors
     /// `Some(Err(_))` when the op's code returns one.
@@ -148,8 +148,8 @@ impl Custom {
         Some(found.map(|found| found.into_iter().map(outside).collect()))
     }
 
-    /// The values of the op's [expansion](CustomOp::expand) on an engine; `None` if it has none. A plain number among
-    /// them becomes a rank-0 tensor.
+    /// Returns the values of the op's [expansion](CustomOp::expand) on an engine; `None` if it has none. A plain number
+    /// among them becomes a rank-0 tensor.
     ///
     /// # Errors
     /// When the expansion does not return the `results` of [`infer`](CustomOp::infer): too few or too many, or one of
@@ -176,7 +176,8 @@ impl Custom {
         Some(agreed.map(|()| values))
     }
 
-    /// The op's [equivalent](CustomOp::equivalent) for these operands; `None` if it has none, or another custom op.
+    /// Returns the op's [equivalent](CustomOp::equivalent) for these operands; `None` if it has none, or another custom
+    /// op.
     ///
     /// # Errors
     /// When the equivalent does not accept the operands, or does not return the `results` of
@@ -188,7 +189,7 @@ impl Custom {
         Some(agreed.map(|()| op))
     }
 
-    /// The results of [`evaluate`](CustomOp::evaluate); `None` if it is not provided.
+    /// Returns the results of [`evaluate`](CustomOp::evaluate); `None` if it is not provided.
     ///
     /// # Errors
     /// The errors of the evaluation, or when it does not return the `results` of [`infer`](CustomOp::infer).

@@ -61,19 +61,19 @@ impl TensorData {
         TensorData::from_elements(Elements::from_bytes(bytes, ty.dtype)?, ty.shape)
     }
 
-    /// A tensor of zeros (`false`) of that type.
+    /// Returns a tensor of zeros (`false`) of that type.
     pub fn zeros(ty: TensorType) -> TensorData {
         TensorData { shape: ty.shape, elements: Elements::zeros(ty.dtype, ty.num_elements()) }
     }
 
-    /// A rank-0 tensor of one number.
+    /// Returns a rank-0 tensor of one number.
     pub fn scalar<E: Element>(element: E) -> TensorData {
         TensorData { shape: Shape::default(), elements: E::wrap(alloc::vec![element]) }
     }
 
-    /// A plain number as a rank-0 operand on the host. It has the dtype of the tensor operands (`beside`) if that can
-    /// represent the number, otherwise its [own](Scalar::default_dtype). Integers stay exact: one that the dtype would
-    /// round or wrap keeps its own dtype.
+    /// Returns a plain number as a rank-0 operand on the host. It has the dtype of the tensor operands (`beside`) if
+    /// that can represent the number, otherwise its [own](Scalar::default_dtype). Integers stay exact: one that the
+    /// dtype would round or wrap keeps its own dtype.
     ///
     /// ```
     /// use kiln_ir::{DType, Scalar, TensorData};
@@ -91,32 +91,32 @@ impl TensorData {
         TensorData { shape: Shape::default(), elements }
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The dtype of the elements.
+    /// Returns the dtype of the elements.
     pub fn dtype(&self) -> DType {
         self.elements.dtype()
     }
 
-    /// The shape and dtype.
+    /// Returns the shape and dtype.
     pub fn ty(&self) -> TensorType {
         TensorType { shape: self.shape, dtype: self.dtype() }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn num_elements(&self) -> usize {
         self.elements.len()
     }
 
-    /// The elements, as an enum over dtypes.
+    /// Returns the elements, as an enum over dtypes.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// The elements, mutable.
+    /// Returns the elements, mutable.
     pub fn elements_mut(&mut self) -> &mut Elements {
         &mut self.elements
     }
@@ -126,12 +126,12 @@ impl TensorData {
         self.elements
     }
 
-    /// The elements as bytes, in native byte order.
+    /// Returns the elements as bytes, in native byte order.
     pub fn bytes(&self) -> &[u8] {
         self.elements.bytes()
     }
 
-    /// The elements as a slice of `E`.
+    /// Returns the elements as a slice of `E`.
     ///
     /// # Errors
     /// When the dtype differs; [`convert`](TensorData::convert) changes it.
@@ -173,7 +173,7 @@ impl TensorData {
         (0..elements.len()).map(move |i| elements[i])
     }
 
-    /// The same data in another dtype, converted like [`Op::Cast`](crate::Op::Cast).
+    /// Returns the same data in another dtype, converted like [`Op::Cast`](crate::Op::Cast).
     #[must_use]
     pub fn convert(self, dtype: DType) -> TensorData {
         if self.dtype() == dtype {
@@ -182,7 +182,7 @@ impl TensorData {
         TensorData { shape: self.shape, elements: self.elements.cast(dtype) }
     }
 
-    /// The same elements in another shape.
+    /// Returns the same elements in another shape.
     ///
     /// # Errors
     /// When the number of elements differs.
@@ -292,17 +292,17 @@ macro_rules! elements {
         }
 
         impl Elements {
-            /// The dtype.
+            /// Returns the dtype.
             pub fn dtype(&self) -> DType {
                 match self { $(Elements::$variant(_) => DType::$variant,)* }
             }
 
-            /// The number of elements.
+            /// Returns the number of elements.
             pub fn len(&self) -> usize {
                 match self { $(Elements::$variant(v) => v.len(),)* }
             }
 
-            /// The elements as bytes, in native byte order.
+            /// Returns the elements as bytes, in native byte order.
             pub fn bytes(&self) -> &[u8] {
                 match self { $(Elements::$variant(v) => bytemuck::cast_slice(v),)* }
             }
@@ -312,7 +312,7 @@ macro_rules! elements {
                 match dtype { $(DType::$variant => Elements::$variant(alloc::vec![<$ty>::default(); len]),)* }
             }
 
-            /// A plain number as the only element, converted like [`Scalar::element`].
+            /// Returns a plain number as the only element, converted like [`Scalar::element`].
             pub fn of_scalar(scalar: Scalar, dtype: DType) -> Elements {
                 match dtype { $(DType::$variant => Elements::$variant(alloc::vec![scalar.element()]),)* }
             }
@@ -364,26 +364,6 @@ macro_rules! elements {
 }
 
 macro_rules! number {
-    (F64) => {
-        number!(float);
-    };
-    (F32) => {
-        number!(float);
-    };
-    (float) => {
-        fn to_f64(self) -> f64 {
-            self as f64
-        }
-        fn from_f64(x: f64) -> Self {
-            x as Self
-        }
-        fn to_i128(self) -> i128 {
-            self as i128
-        }
-        fn from_i128(x: i128) -> Self {
-            x as Self
-        }
-    };
     (F16) => {
         number!(half);
     };
@@ -418,7 +398,7 @@ macro_rules! number {
             x != 0
         }
     };
-    ($int:ident) => {
+    ($primitive:ident) => {
         fn to_f64(self) -> f64 {
             self as f64
         }
@@ -469,7 +449,7 @@ fn to_odd_f64(x: i128) -> f64 {
 }
 
 impl Elements {
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -54,7 +54,7 @@ impl DType {
         DType::Bool,
     ];
 
-    /// The size of one element, in bytes.
+    /// Returns the size of one element, in bytes.
     #[inline]
     pub const fn size(self) -> usize {
         match self {
@@ -65,37 +65,37 @@ impl DType {
         }
     }
 
-    /// Whether this is a floating-point type.
+    /// Returns whether this is a floating-point type.
     #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Whether this is an integer type, signed or not. `Bool` is not.
+    /// Returns whether this is an integer type, signed or not. `Bool` is not.
     #[inline]
     pub const fn is_int(self) -> bool {
         self.is_signed_int() || self.is_unsigned_int()
     }
 
-    /// Whether this is a signed integer type.
+    /// Returns whether this is a signed integer type.
     #[inline]
     pub const fn is_signed_int(self) -> bool {
         matches!(self, DType::I64 | DType::I32 | DType::I16 | DType::I8)
     }
 
-    /// Whether this is an unsigned integer type. `Bool` is not.
+    /// Returns whether this is an unsigned integer type. `Bool` is not.
     #[inline]
     pub const fn is_unsigned_int(self) -> bool {
         matches!(self, DType::U64 | DType::U32 | DType::U16 | DType::U8)
     }
 
-    /// Whether this is `Bool`.
+    /// Returns whether this is `Bool`.
     #[inline]
     pub const fn is_bool(self) -> bool {
         matches!(self, DType::Bool)
     }
 
-    /// The name used in messages and in the text form: `f32`, `bool` and so on.
+    /// Returns the name used in messages and in the text form: `f32`, `bool` and so on.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F64 => "f64",
@@ -119,8 +119,8 @@ impl DType {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// The promoted dtype of two dtypes: the smallest that can represent the values of both; floats represent all
-    /// integers approximately. `None` if there is none: `u64` beside a signed integer.
+    /// Returns the promoted dtype of two dtypes: the smallest that can represent the values of both; floats represent
+    /// all integers approximately. `None` if there is none: `u64` beside a signed integer.
     ///
     /// It is [PyTorch's table](https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc),
     /// extended to the unsigned integers of 16 bits and more. A rank-0 tensor counts like any other; in PyTorch one of
@@ -174,23 +174,10 @@ impl DType {
         }
     }
 
-    /// The type in which engines accumulate sums and products of this type: `f32` for the 16-bit floats,
+    /// Returns the type in which engines accumulate sums and products of this type: `f32` for the 16-bit floats,
     /// itself otherwise.
     pub const fn accumulator(self) -> DType {
-        match self {
-            DType::F16 | DType::BF16 => DType::F32,
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => self,
-        }
+        if matches!(self, DType::F16 | DType::BF16) { DType::F32 } else { self }
     }
 }
 
@@ -208,7 +195,7 @@ impl DTypeSet {
     /// Every dtype.
     pub const ALL: DTypeSet = DTypeSet::of(&DType::ALL);
 
-    /// The set of the given dtypes.
+    /// Returns the set of the given dtypes.
     pub const fn of(dtypes: &[DType]) -> DTypeSet {
         let mut bits = 0;
         let mut i = 0;
@@ -219,12 +206,12 @@ impl DTypeSet {
         DTypeSet(bits)
     }
 
-    /// Whether `dtype` is in the set.
+    /// Returns whether `dtype` is in the set.
     pub const fn contains(self, dtype: DType) -> bool {
         self.0 & (1 << dtype as u16) != 0
     }
 
-    /// The dtypes of the set, in declaration order.
+    /// Returns the dtypes of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
     }

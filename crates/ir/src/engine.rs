@@ -210,13 +210,13 @@ impl dyn Engine {
         core::iter::successors(Some(self), |engine| engine.below())
     }
 
-    /// The outermost layer of this type.
+    /// Returns the outermost layer of this type.
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
 }
 
-/// [`Engine::execute_async`] of a layer that passes ops to the engine below. An op that
+/// Implements [`Engine::execute_async`] for a layer that passes ops to the engine below. An op that
 /// [may need the host](Op::may_need_host) runs by that method of the engine below: its operands are
 /// [lowered](Engine::lower), and its results [lifted](Engine::lift). The layer executes any other op.
 pub fn pass_async<'e, E: Engine + ?Sized>(
@@ -240,7 +240,7 @@ pub fn pass_async<'e, E: Engine + ?Sized>(
     })
 }
 
-/// The future of an op whose work has started. An error of the start or of the work poisons the results.
+/// Returns the future of an op whose work has started. An error of the start or of the work poisons the results.
 pub fn or_poisoned<'e>(
     started: Result<impl Future<Output = Result<Values>> + Send + 'e>,
     results: &[TensorType],
@@ -271,16 +271,15 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Whether the sets contain an op on operands of these types: its kind (of fused regions and loops also the kinds
-    /// inside), and
-    /// the dtypes of operands and results.
+    /// Returns whether the sets contain an op on operands of these types: its kind (of fused regions and loops also the
+    /// kinds inside), and the dtypes of operands and results.
     pub fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         self.native.contains(op.kind())
             && self.native.contains_all(op.kinds_inside())
             && (self.dtypes == DTypeSet::ALL || self.has_dtypes(op, operands))
     }
 
-    /// The error of an engine for an op that it leaves to [`Expand`](crate::Expand).
+    /// Returns the error of an engine for an op that it leaves to [`Expand`](crate::Expand).
     pub fn unsupported(&self, op: &Op) -> Error {
         let problem = alloc::format!("does not run `{}`", op.name());
         Error::unsupported(&self.name, problem)
@@ -307,7 +306,7 @@ impl OpSet {
     /// The ops that an engine has kernels of unless it states otherwise: those that do not [expand](EXPANDS) everywhere.
     pub const KERNELS: OpSet = OpSet::ALL.difference(OpSet::having(EXPANDS));
 
-    /// The set of these ops.
+    /// Returns the set of these ops.
     pub const fn of(kinds: &[OpKind]) -> OpSet {
         let mut words = [0; OpSet::WORDS];
         let mut i = 0;
@@ -318,7 +317,7 @@ impl OpSet {
         OpSet(words)
     }
 
-    /// The ops with all these [properties](crate::OpInfo::properties).
+    /// Returns the ops with all these [properties](crate::OpInfo::properties).
     pub const fn having(properties: u16) -> OpSet {
         let mut set = OpSet([0; OpSet::WORDS]);
         let mut i = 0;
@@ -331,7 +330,7 @@ impl OpSet {
         set
     }
 
-    /// The ops with this role in fused regions.
+    /// Returns the ops with this role in fused regions.
     pub const fn of_role(role: Role) -> OpSet {
         let mut set = OpSet([0; OpSet::WORDS]);
         let mut i = 0;
@@ -344,13 +343,13 @@ impl OpSet {
         set
     }
 
-    /// Whether the op is in the set.
+    /// Returns whether the op is in the set.
     #[inline]
     pub const fn contains(self, kind: OpKind) -> bool {
         self.0[kind as usize / 64] & (1 << (kind as u64 % 64)) != 0
     }
 
-    /// Whether all ops of `other` are in the set.
+    /// Returns whether all ops of `other` are in the set.
     pub const fn contains_all(self, other: OpSet) -> bool {
         let mut i = 0;
         while i < OpSet::WORDS {
@@ -362,13 +361,13 @@ impl OpSet {
         true
     }
 
-    /// The set without these ops.
+    /// Returns the set without these ops.
     #[must_use]
     pub const fn without(self, kinds: &[OpKind]) -> OpSet {
         self.difference(OpSet::of(kinds))
     }
 
-    /// The ops of this set that are not in the other.
+    /// Returns the ops of this set that are not in the other.
     #[must_use]
     pub const fn difference(self, other: OpSet) -> OpSet {
         let mut words = self.0;
@@ -380,13 +379,13 @@ impl OpSet {
         OpSet(words)
     }
 
-    /// The set with this op.
+    /// Returns the set with this op.
     #[must_use]
     pub const fn with(self, kind: OpKind) -> OpSet {
         self.union(OpSet::of(&[kind]))
     }
 
-    /// The ops of either set.
+    /// Returns the ops of either set.
     #[must_use]
     pub const fn union(self, other: OpSet) -> OpSet {
         let mut words = self.0;
@@ -398,7 +397,7 @@ impl OpSet {
         OpSet(words)
     }
 
-    /// The ops of both sets.
+    /// Returns the ops of both sets.
     #[must_use]
     pub const fn intersection(self, other: OpSet) -> OpSet {
         let mut words = self.0;
@@ -410,7 +409,7 @@ impl OpSet {
         OpSet(words)
     }
 
-    /// The ops of the set, in declaration order.
+    /// Returns the ops of the set, in declaration order.
     pub fn iter(self) -> impl Iterator<Item = OpKind> {
         OpKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
     }
@@ -446,8 +445,8 @@ pub(crate) fn lowered_to(
     if inside.ty() == value.ty() { Ok(inside) } else { Err(value) }
 }
 
-/// A copy of another engine's value: its data is read, which blocks, and passed to `write`. An error of the value
-/// becomes poison.
+/// Returns a copy of another engine's value: its data is read, which blocks, and passed to `write`. An error of the
+/// value becomes poison.
 pub fn copied(from: &dyn Engine, value: Value, write: impl FnOnce(TensorData) -> Value) -> Value {
     match data_of(from, value) {
         Ok(data) => write(data),
@@ -464,26 +463,26 @@ fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, 
 /// The hint of a move between devices that would have to wait in a browser.
 const MOVED: &str = "await `into_data_async`, and create a tensor from the data on the other device";
 
-/// The results of a failed op: poisoned values of these types.
+/// Returns the results of a failed op: poisoned values of these types.
 pub fn poisoned(results: &[TensorType], error: &Error) -> Values {
     results.iter().map(|ty| Value::poisoned(*ty, error.clone())).collect()
 }
 
-/// Whether an op without poisoned operands need not run: its results have no elements, and it cannot fail. An engine then
-/// returns empty tensors. Kernels may loop over the other axes, which can be of any length.
+/// Returns whether an op without poisoned operands need not run: its results have no elements, and it cannot fail. An
+/// engine then returns empty tensors. Kernels may loop over the other axes, which can be of any length.
 #[inline]
 pub fn has_no_work(op: &Op, results: &[TensorType]) -> bool {
     let is_empty = !results.is_empty() && results.iter().all(|ty| ty.shape.has_no_elements());
     is_empty && !op.is(FAILS) && !op.is(FAILS_BY_INDEX)
 }
 
-/// The error of the first poisoned operand, if there is one.
+/// Returns the error of the first poisoned operand, if there is one.
 pub fn poison_of(inputs: &Operands) -> Option<Error> {
     inputs.iter().find_map(|operand| operand.value()?.error().cloned())
 }
 
-/// The results of [`Op::Recover`] on an engine that finds errors on the host. `write` creates a value from data; zeros
-/// replace poisoned values.
+/// Returns the results of [`Op::Recover`] on an engine that finds errors on the host. `write` creates a value from
+/// data; zeros replace poisoned values.
 pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(TensorData) -> Value) -> Values {
     let error = poison_of(&inputs);
     let mut values = Values::new();
@@ -500,8 +499,8 @@ pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(Tensor
     values
 }
 
-/// For [`Op::Select`] with one poisoned operand: the other operand, if the condition selects it everywhere. `holds`
-/// returns whether a condition is true or false for all elements.
+/// Returns, for [`Op::Select`] with one poisoned operand, the other operand, if the condition selects it everywhere.
+/// `holds` returns whether a condition is true or false for all elements.
 pub fn select_unpoisoned(inputs: &Operands, holds: impl Fn(&Value) -> Option<bool>) -> Option<&Operand> {
     let is_poisoned = |operand: &Operand| operand.value().is_some_and(|value| value.error().is_some());
     let [condition, a, b] = inputs.as_slice() else { return None };

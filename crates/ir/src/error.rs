@@ -177,13 +177,13 @@ impl Error {
     /// Adds a hint: the suggested fix. Errors of kinds without a hint are returned unchanged.
     #[must_use]
     pub fn hint(mut self, text: impl Into<String>) -> Error {
-        match &mut *self.0 {
-            ErrorKind::Type { hint, .. }
-            | ErrorKind::Value { hint, .. }
-            | ErrorKind::Unsupported { hint, .. }
-            | ErrorKind::Device { hint, .. }
-            | ErrorKind::Gradient { hint, .. } => *hint = Some(text.into()),
-            ErrorKind::Parse { .. } | ErrorKind::Program { .. } => {}
+        if let ErrorKind::Type { hint, .. }
+        | ErrorKind::Value { hint, .. }
+        | ErrorKind::Unsupported { hint, .. }
+        | ErrorKind::Device { hint, .. }
+        | ErrorKind::Gradient { hint, .. } = &mut *self.0
+        {
+            *hint = Some(text.into());
         }
         self
     }
@@ -200,7 +200,7 @@ impl Error {
         self
     }
 
-    /// Whether the device had no memory for a tensor: fewer or smaller tensors may succeed.
+    /// Returns whether the device had no memory for a tensor: fewer or smaller tensors may succeed.
     ///
     /// ```
     /// use kiln_ir::Error;
@@ -209,18 +209,10 @@ impl Error {
     /// assert!(!Error::device("cuda:0", "the device is lost").is_out_of_memory());
     /// ```
     pub fn is_out_of_memory(&self) -> bool {
-        match &*self.0 {
-            ErrorKind::Device { problem, .. } => problem.starts_with(OUT_OF_MEMORY),
-            ErrorKind::Type { .. }
-            | ErrorKind::Value { .. }
-            | ErrorKind::Unsupported { .. }
-            | ErrorKind::Gradient { .. }
-            | ErrorKind::Parse { .. }
-            | ErrorKind::Program { .. } => false,
-        }
+        matches!(&*self.0, ErrorKind::Device { problem, .. } if problem.starts_with(OUT_OF_MEMORY))
     }
 
-    /// The kind of the error, with its fields.
+    /// Returns the kind of the error, with its fields.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }

@@ -140,7 +140,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
     }
 }
 
-/// The values of an op's [expansion](expand) on an engine; `None` if it has none, or if its types differ from
+/// Returns the values of an op's [expansion](expand) on an engine; `None` if it has none, or if its types differ from
 /// `results`.
 pub fn expand_values(
     engine: &dyn Engine,

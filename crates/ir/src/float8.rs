@@ -27,7 +27,7 @@ named_enum! {
 }
 
 impl Float8 {
-    /// The greatest finite value.
+    /// Returns the greatest finite value.
     pub const fn greatest(self) -> f32 {
         match self {
             Float8::E4M3 => 448.0,
@@ -117,8 +117,8 @@ impl Float8 {
         f32::from_bits((151 - self.bias() - self.fraction()) << 23)
     }
 
-    /// [`encode`](Float8::encode) of all elements: `u8` bits, by integer ops that fuse. Floats of other dtypes are
-    /// rounded to `f32` first.
+    /// Applies [`encode`](Float8::encode) to all elements: `u8` bits, by integer ops that fuse. Floats of other dtypes
+    /// are rounded to `f32` first.
     pub fn encoded<'e>(self, x: &Var<'e>) -> Var<'e> {
         let bits = bitcast(&x.cast(DType::F32), DType::U32);
         let number = |n: u32| bits.scalar(n);
@@ -137,7 +137,7 @@ impl Float8 {
         is_number.select(&code, &number(0x7f)).or(&sign).cast(DType::U8)
     }
 
-    /// [`decode`](Float8::decode) of all elements of a `u8` tensor: `f32`, by integer ops that fuse.
+    /// Applies [`decode`](Float8::decode) to all elements of a `u8` tensor: `f32`, by integer ops that fuse.
     pub fn decoded<'e>(self, bits: &Var<'e>) -> Var<'e> {
         let bits = bits.cast(DType::U32);
         let number = |n: u32| bits.scalar(n);

@@ -70,31 +70,31 @@ impl FusedOp {
         FusedOp(Arc::new(Fused { program, pattern, kinds, has_empty_slots }))
     }
 
-    /// Whether an operand, a result or an intermediate of the program has no elements. An engine runs such a region op
-    /// by op: kernels may loop over the other axes, which can be of any length.
+    /// Returns whether an operand, a result or an intermediate of the program has no elements. An engine runs such a
+    /// region op by op: kernels may loop over the other axes, which can be of any length.
     #[inline]
     pub fn has_empty_slots(&self) -> bool {
         self.0.has_empty_slots
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Program {
         &self.0.program
     }
 
-    /// The program, shared: engines that cache compiled kernels hold a reference to it.
+    /// Returns the program, shared: engines that cache compiled kernels hold a reference to it.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0.program
     }
 
-    /// The kinds of the [program's](Program::kinds) ops: an engine that runs the region as a whole supports all of
-    /// them.
+    /// Returns the kinds of the [program's](Program::kinds) ops: an engine that runs the region as a whole supports all
+    /// of them.
     #[inline]
     pub fn kinds(&self) -> OpSet {
         self.0.kinds
     }
 
-    /// The pattern that the planner found in the program.
+    /// Returns the pattern that the planner found in the program.
     pub fn pattern(&self) -> &Pattern {
         &self.0.pattern
     }
@@ -179,7 +179,7 @@ named_enum! {
 }
 
 impl Pattern {
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub fn name(&self) -> &'static str {
         match self {
             Pattern::Loop => "loop",

@@ -22,7 +22,7 @@ pub fn wait_for<T>(future: impl Future<Output = Result<T>>, what: &str, hint: &s
     try_block_on(future).unwrap_or_else(|| Err(refusal(what, hint)))
 }
 
-/// As [`block_on`]. In a browser, `None` if the future is not ready at its first poll.
+/// Works like [`block_on`]. In a browser, `None` if the future is not ready at its first poll.
 pub fn try_block_on<T>(future: impl Future<Output = T>) -> Option<T> {
     if may_block() {
         return Some(block_on(future));

@@ -24,7 +24,7 @@ pub struct FxHasher(u64);
 pub type FxBuildHasher = BuildHasherDefault<FxHasher>;
 
 impl FxHasher {
-    /// A hasher whose state starts from `hash`.
+    /// Returns a hasher whose state starts from `hash`.
     pub fn new(hash: u64) -> FxHasher {
         FxHasher(hash)
     }

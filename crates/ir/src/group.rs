@@ -81,12 +81,12 @@ impl ThreadGroup {
         ThreadGroup(exchange)
     }
 
-    /// The id, for [`Collective::group`].
+    /// Returns the id, for [`Collective::group`].
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn size(&self) -> usize {
         self.0.size
     }
@@ -107,8 +107,8 @@ impl ThreadGroup {
         Ok((0..self.0.size).map(|rank| GroupMember { exchange: self.0.clone(), rank, session }).collect())
     }
 
-    /// The rank of the member that failed first, if one did: it panicked, [failed](GroupMember::fail) or took part with
-    /// an operand in error. A member that left is not one of these.
+    /// Returns the rank of the member that failed first, if one did: it panicked, [failed](GroupMember::fail) or took
+    /// part with an operand in error. A member that left is not one of these.
     pub fn first_failure(&self) -> Option<usize> {
         self.0.lock().first_failure
     }
@@ -127,22 +127,22 @@ impl fmt::Debug for ThreadGroup {
 }
 
 impl GroupMember {
-    /// The rank, from 0.
+    /// Returns the rank, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn size(&self) -> usize {
         self.exchange.size
     }
 
-    /// The id of the group.
+    /// Returns the id of the group.
     pub fn group(&self) -> u64 {
         self.exchange.id
     }
 
-    /// A collective of this member, for [`Op::Collective`](crate::Op::Collective).
+    /// Returns a collective of this member, for [`Op::Collective`](crate::Op::Collective).
     pub fn collective(&self, kind: CollectiveKind) -> Collective {
         Collective { kind, group: self.exchange.id, rank: self.rank, size: self.exchange.size }
     }

@@ -100,14 +100,14 @@ impl Rule<'_> {
     }
 }
 
-/// Fast path of [`infer`] for the most frequent ops on two tensors of one type: the type of the only result. `None`
-/// does not mean that the operands are invalid: call [`infer`].
+/// Takes the fast path of [`infer`] for the most frequent ops on two tensors of one type: the type of the only result.
+/// `None` does not mean that the operands are invalid: call [`infer`].
 #[inline]
 pub fn infer_alike(op: &Op, a: &TensorType, b: &TensorType) -> Option<TensorType> {
     (is_arithmetic(op) && !a.dtype.is_bool() && a == b).then_some(*a)
 }
 
-/// As [`infer_alike`], for a tensor and a plain number in any order.
+/// Works like [`infer_alike`], for a tensor and a plain number in any order.
 #[inline]
 pub fn infer_with_number(op: &Op, ty: &TensorType, number: Scalar) -> Option<TensorType> {
     (is_arithmetic(op) && !ty.dtype.is_bool() && number.fits(ty.dtype)).then_some(*ty)
@@ -118,8 +118,8 @@ fn is_arithmetic(op: &Op) -> bool {
     if let Op::Binary(function) = op { function.info().domain == Domain::Number } else { false }
 }
 
-/// The broadcast shape by NumPy's rule: aligned at the last axis, lengths equal or 1. `None` if the shapes do not
-/// broadcast.
+/// Returns the broadcast shape by NumPy's rule: aligned at the last axis, lengths equal or 1. `None` if the shapes do
+/// not broadcast.
 pub fn broadcast_shapes(a: &Shape, b: &Shape) -> Option<Shape> {
     let (long, short) = if a.rank() >= b.rank() { (a, b) } else { (b, a) };
     let offset = long.rank() - short.rank();

@@ -20,20 +20,21 @@ pub struct Wrapped<T> {
 pub struct LayerId(usize);
 
 impl LayerId {
-    /// The id of the layers around an engine.
+    /// Returns the id of the layers around an engine.
     #[inline]
     pub fn around(below: &dyn Engine) -> LayerId {
         LayerId(core::ptr::from_ref(below).addr())
     }
 
-    /// The id of an engine that is not around one other engine: by the address of a part that it owns as long as it lives.
+    /// Returns the id of an engine that is not around one other engine: by the address of a part that it owns as long
+    /// as it lives.
     #[inline]
     pub fn of_part<T>(part: &alloc::sync::Arc<T>) -> LayerId {
         LayerId(alloc::sync::Arc::as_ptr(part).addr())
     }
 }
 
-/// For [`Engine::import`]: finds the layer of `from` whose values carry the same metadata, and lowers the value to it.
+/// Finds, for [`Engine::import`], the layer of `from` whose values carry the same metadata, and lowers the value to it.
 /// That is the outermost layer of this type in `from`. `below` is the engine below the importing layer: a layer inside
 /// it is at another level, and does not count.
 ///
@@ -52,7 +53,7 @@ pub fn imported_from<'a, L: Engine>(
     Ok((source, lowered_to(from, place, value)?))
 }
 
-/// The value of the engine `target` inside a value of `from`, which is that engine or a layer around it.
+/// Returns the value of the engine `target` inside a value of `from`, which is that engine or a layer around it.
 ///
 /// # Errors
 /// The value, where `from` is neither.
@@ -67,13 +68,13 @@ impl<T: Send + Sync + 'static> Wrapped<T> {
         Value::new(ty, Wrapped { layer, parts: Some(parts) })
     }
 
-    /// The parts of a value that `layer` wraps; `None` for any other.
+    /// Returns the parts of a value that `layer` wraps; `None` for any other.
     #[inline]
     pub fn of(value: &Value, layer: LayerId) -> Option<&T> {
         value.payload::<Wrapped<T>>().filter(|wrapped| wrapped.layer == layer)?.parts.as_ref()
     }
 
-    /// The parts of a value that any layer of this kind wraps.
+    /// Returns the parts of a value that any layer of this kind wraps.
     #[inline]
     pub fn of_any(value: &Value) -> Option<&T> {
         value.payload::<Wrapped<T>>()?.parts.as_ref()

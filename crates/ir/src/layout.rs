@@ -17,7 +17,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The row-major contiguous layout, from the start of the buffer.
+    /// Returns the row-major contiguous layout, from the start of the buffer.
     #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
@@ -29,37 +29,37 @@ impl Layout {
         Layout { shape, strides, offset: 0, is_contiguous: true }
     }
 
-    /// A layout with these strides and offset.
+    /// Returns a layout with these strides and offset.
     pub fn strided(shape: Shape, strides: [isize; MAX_RANK], offset: usize) -> Layout {
         let is_contiguous = is_row_major(&shape, &strides);
         Layout { shape, strides, offset, is_contiguous }
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     #[inline]
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn num_elements(&self) -> usize {
         self.shape.num_elements()
     }
 
-    /// The strides, one per axis.
+    /// Returns the strides, one per axis.
     #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.rank()]
     }
 
-    /// Whether the elements are contiguous in row-major order (from any offset).
+    /// Returns whether the elements are contiguous in row-major order (from any offset).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
-    /// The layout of the same elements in another shape; `None` if that needs a copy.
+    /// Returns the layout of the same elements in another shape; `None` if that needs a copy.
     pub fn reshape(&self, shape: &Shape) -> Option<Layout> {
         if self.is_contiguous() {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(*shape) });
@@ -104,7 +104,7 @@ impl Layout {
         Layout::strided(*shape, strides, self.offset)
     }
 
-    /// A strided range of each axis.
+    /// Returns a strided range of each axis.
     pub fn slice(&self, slices: &[SliceAxis]) -> Layout {
         let (mut shape, mut strides) = (self.shape, self.strides);
         let mut offset = self.offset as isize;
@@ -119,7 +119,7 @@ impl Layout {
         Layout::strided(shape, strides, offset)
     }
 
-    /// Sliding windows along an axis; see [`Op::Windows`](crate::Op::Windows).
+    /// Returns sliding windows along an axis; see [`Op::Windows`](crate::Op::Windows).
     pub fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
         let rank = self.rank();
         let count = (self.shape[axis] - dilation * (size - 1) - 1) / step + 1;

@@ -79,6 +79,7 @@ mod read_error;
 mod recorder;
 pub mod reuse;
 mod scalar;
+mod setters;
 #[cfg(feature = "std")]
 mod settings;
 mod shape;

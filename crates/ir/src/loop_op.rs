@@ -56,7 +56,7 @@ pub struct LoopAttributes {
 }
 
 impl LoopAttributes {
-    /// The indices of the steps, in the order in which they run.
+    /// Returns the indices of the steps, in the order in which they run.
     pub fn order(&self) -> impl Iterator<Item = usize> + use<> {
         let LoopAttributes { steps, reverse, .. } = *self;
         (0..steps).map(move |step| if reverse { steps - 1 - step } else { step })
@@ -82,23 +82,23 @@ impl LoopOp {
         LoopOp(Arc::new(Loop { body, attributes, kinds }))
     }
 
-    /// The program of one step.
+    /// Returns the program of one step.
     pub fn body(&self) -> &Program {
         &self.0.body
     }
 
-    /// The program of one step, shared.
+    /// Returns the program of one step, shared.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0.body
     }
 
-    /// The roles of the operands, and the steps.
+    /// Returns the roles of the operands, and the steps.
     #[inline]
     pub fn attributes(&self) -> LoopAttributes {
         self.0.attributes
     }
 
-    /// The kinds of the [body's](Program::kinds) ops.
+    /// Returns the kinds of the [body's](Program::kinds) ops.
     #[inline]
     pub fn kinds(&self) -> OpSet {
         self.0.kinds
@@ -116,7 +116,7 @@ impl LoopOp {
         fixed
     }
 
-    /// The same loop with an equivalent body, for example one whose ops are fused.
+    /// Returns the same loop with an equivalent body, for example one whose ops are fused.
     ///
     /// # Errors
     /// As [`new`](LoopOp::new).

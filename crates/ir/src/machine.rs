@@ -69,8 +69,8 @@ pub enum Products {
 }
 
 impl Machine {
-    /// A processor with one thread: rows of 32,768 elements stay in a core's cache, matmuls fuse with the ops on their
-    /// results, and errors are known immediately.
+    /// Returns a processor with one thread: rows of 32,768 elements stay in a core's cache, matmuls fuse with the ops
+    /// on their results, and errors are known immediately.
     pub const fn processor() -> Machine {
         Machine {
             threads: 1,
@@ -90,9 +90,9 @@ impl Machine {
         }
     }
 
-    /// A typical data-centre GPU with its vendor's libraries, for tests and tools. It has 132 multiprocessors of 2,048
-    /// threads, blocks of up to 1,024 threads with 48 KiB of shared memory, warps of 32, and 80 GiB of memory. Rows of
-    /// 16,384 elements stay in a block's registers. Engines replace these facts by their device's.
+    /// Returns a typical data-centre GPU with its vendor's libraries, for tests and tools. It has 132 multiprocessors
+    /// of 2,048 threads, blocks of up to 1,024 threads with 48 KiB of shared memory, warps of 32, and 80 GiB of memory.
+    /// Rows of 16,384 elements stay in a block's registers. Engines replace these facts by their device's.
     pub const fn gpu() -> Machine {
         Machine {
             threads: 132 * 2048,

@@ -54,7 +54,7 @@ pub enum CacheStrategy {
 }
 
 impl MemoryConfig {
-    /// No limit, and the cache strategy of the engine.
+    /// Returns no limit, and the cache strategy of the engine.
     pub const fn new() -> MemoryConfig {
         MemoryConfig { limit: None, cache: CacheStrategy::Automatic }
     }

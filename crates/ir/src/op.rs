@@ -16,6 +16,7 @@ mod window;
 pub use attributes::*;
 pub use fact::Fact;
 pub use functions::{Binary, Domain, Effort, FunctionInfo, Unary};
+pub use names::NameOf;
 pub use table::{
     CHEAP, EXPANDS, FAILS, FAILS_BY_INDEX, Flops, IMMEDIATE, Lengths, Linearity, NEEDS_AXIS, OPS, OpClass,
     OpInfo, OpKind, PRIMITIVE, Precision, REARRANGES, Reuse, Role, STOPS_POISON, Traffic,
@@ -370,7 +371,7 @@ mod sides {
 }
 
 impl Op {
-    /// The reduction operator of a reduction or scan.
+    /// Returns the reduction operator of a reduction or scan.
     #[inline]
     pub fn reduction(&self) -> Option<Reduction> {
         if let Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } = self {
@@ -380,7 +381,7 @@ impl Op {
         }
     }
 
-    /// The mode of an indexed write.
+    /// Returns the mode of an indexed write.
     #[inline]
     pub fn update_mode(&self) -> Option<UpdateMode> {
         if let Op::Put { mode, .. } | Op::Scatter { mode, .. } | Op::SliceUpdate { mode, .. } = self {
@@ -390,13 +391,14 @@ impl Op {
         }
     }
 
-    /// The attributes of a pooling or of its gradient.
+    /// Returns the attributes of a pooling or of its gradient.
     #[inline]
     pub fn pooling(&self) -> Option<&PoolSpec> {
         if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = self { Some(spec) } else { None }
     }
 
-    /// The kinds of the ops in the program that the op holds: those of a fused region, or of the body of a loop.
+    /// Returns the kinds of the ops in the program that the op holds: those of a fused region, or of the body of a
+    /// loop.
     #[inline]
     pub fn kinds_inside(&self) -> OpSet {
         if let Op::Fused(region) = self {

@@ -60,7 +60,7 @@ philox! {
     increments [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B]
 }
 
-/// Block number `block` of the stream of a 64-bit key.
+/// Returns block number `block` of the stream of a 64-bit key.
 #[inline]
 pub fn block(key: u64, block: u64) -> [u32; 4] {
     let [low, high] = halves(block);
@@ -86,12 +86,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// The sequence of a key and a stream, from its first word on.
+    /// Returns the sequence of a key and a stream, from its first word on.
     pub fn new(key: u64, stream: u64) -> Words {
         Words { key: halves(key), stream: halves(stream), block: 0, words: [0; 4], used: 4 }
     }
 
-    /// The next 32 uniform bits.
+    /// Returns the next 32 uniform bits.
     pub fn word(&mut self) -> u32 {
         if self.used == self.words.len() {
             let ([b0, b1], [s0, s1]) = (halves(self.block), self.stream);

@@ -31,7 +31,7 @@ impl Default for PrintOptions {
 
 static OPTIONS: Mutex<Option<PrintOptions>> = Mutex::new(None);
 
-/// The current options.
+/// Returns the current options.
 pub fn print_options() -> PrintOptions {
     OPTIONS.lock().unwrap_or_default()
 }

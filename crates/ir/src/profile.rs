@@ -178,7 +178,7 @@ pub fn stop() -> Option<Profile> {
     Some(session.finish())
 }
 
-/// Whether this thread is profiled.
+/// Returns whether this thread is profiled.
 #[inline]
 pub fn is_on() -> bool {
     STATE.get() != State::Off
@@ -278,7 +278,7 @@ pub fn backward_of(id: u64) {
     }
 }
 
-/// Whether an engine passes this op to [`counted`].
+/// Returns whether an engine passes this op to [`counted`].
 #[inline]
 pub fn counts(op: &Op) -> bool {
     match STATE.get() {
@@ -305,8 +305,8 @@ pub fn counted(engine: &dyn Engine, op: &Op, inputs: Operands, results: &[Tensor
     values
 }
 
-/// As [`counted`], for implementations of [`Engine::execute_async`]. The bytes of the results count when the future
-/// ends.
+/// Works like [`counted`], for implementations of [`Engine::execute_async`]. The bytes of the results count when the
+/// future ends.
 #[cold]
 #[inline(never)]
 pub fn counted_async<'e>(
@@ -476,7 +476,7 @@ impl Part {
         Part { name, kind, calls: 0, forward: Measured::default(), backward: Measured::default() }
     }
 
-    /// The time of both passes.
+    /// Returns the time of both passes.
     pub fn time(&self) -> Duration {
         self.forward.time + self.backward.time
     }

@@ -41,7 +41,7 @@ pub enum ProgramOperand {
 }
 
 impl ProgramOperand {
-    /// The slot; `None` for a plain number.
+    /// Returns the slot; `None` for a plain number.
     pub fn slot(&self) -> Option<usize> {
         match self {
             ProgramOperand::Slot(slot) => Some(*slot),
@@ -51,7 +51,7 @@ impl ProgramOperand {
 }
 
 impl Instruction {
-    /// The slots of the operands, without plain numbers.
+    /// Returns the slots of the operands, without plain numbers.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         self.operands.iter().filter_map(ProgramOperand::slot)
     }
@@ -66,12 +66,12 @@ impl Instruction {
 }
 
 impl Program {
-    /// The number of slots: inputs and results.
+    /// Returns the number of slots: inputs and results.
     pub fn num_slots(&self) -> usize {
         self.inputs.len() + self.instructions.iter().map(|i| i.results.len()).sum::<usize>()
     }
 
-    /// The type of every slot, in order.
+    /// Returns the type of every slot, in order.
     pub fn slot_types(&self) -> Vec<TensorType> {
         let results = self.instructions.iter().flat_map(|i| i.results.iter().copied());
         self.inputs.iter().copied().chain(results).collect()
@@ -90,7 +90,7 @@ impl Program {
         self.outputs.iter().map(output).collect()
     }
 
-    /// The kinds of its ops, and of the ops in its fused regions and loops.
+    /// Returns the kinds of its ops, and of the ops in its fused regions and loops.
     pub fn kinds(&self) -> OpSet {
         let of = |instruction: &Instruction| instruction.op.kinds_inside().with(instruction.op.kind());
         self.instructions.iter().map(of).fold(OpSet::default(), OpSet::union)

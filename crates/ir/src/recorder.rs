@@ -57,7 +57,7 @@ impl Recorder {
         Recorder { keeps_constants: true, ..Recorder::new(inputs) }
     }
 
-    /// The data written so far.
+    /// Returns the data written so far.
     pub fn constants(&self) -> Vec<TensorData> {
         self.recording.lock().constants.clone()
     }
@@ -74,7 +74,7 @@ impl Recorder {
         recorder.finish(&outputs)
     }
 
-    /// The inputs, as values.
+    /// Returns the inputs, as values.
     pub fn inputs(&self) -> Vec<Value> {
         let recording = self.recording.lock();
         let num_constants = recording.constants.len();
@@ -82,7 +82,7 @@ impl Recorder {
         inputs.iter().enumerate().map(|(slot, ty)| Value::new(*ty, Slot(slot))).collect()
     }
 
-    /// The program recorded so far, returning these operands.
+    /// Returns the program recorded so far, returning these operands.
     pub fn finish(&self, outputs: &[Operand]) -> Program {
         let mut program = self.recording.lock().program.clone();
         program.outputs = outputs.iter().map(operand).collect();

@@ -2,8 +2,8 @@
 
 use crate::{CollectiveKind, Op, OperandType, Reuse, TensorType};
 
-/// Whether an engine may write the first result over an operand without aliases, element by element or row by row. No
-/// element may be read after a result that depends on it has overwritten it.
+/// Returns whether an engine may write the first result over an operand without aliases, element by element or row by
+/// row. No element may be read after a result that depends on it has overwritten it.
 ///
 /// Elementwise ops may overwrite any operand of the result's type. Softmax and norms (which hold at least a row) may
 /// overwrite their first operand, scans theirs in scan direction, and indexed writes their base. If the result is a

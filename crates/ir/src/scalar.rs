@@ -26,7 +26,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The number as `f64`; `true` is 1.
+    /// Returns the number as `f64`; `true` is 1.
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Float(x) => x,
@@ -36,7 +36,7 @@ impl Scalar {
         }
     }
 
-    /// The number as `i64`: a float is truncated and saturates, an unsigned integer wraps.
+    /// Returns the number as `i64`: a float is truncated and saturates, an unsigned integer wraps.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(x) => x as i64,
@@ -46,7 +46,7 @@ impl Scalar {
         }
     }
 
-    /// The number as `u64`: a float is truncated and saturates, a negative integer wraps.
+    /// Returns the number as `u64`: a float is truncated and saturates, a negative integer wraps.
     pub fn to_u64(self) -> u64 {
         match self {
             Scalar::Float(x) => x as u64,
@@ -74,7 +74,7 @@ impl Scalar {
         }
     }
 
-    /// Whether the number differs from zero.
+    /// Returns whether the number differs from zero.
     pub fn to_bool(self) -> bool {
         match self {
             Scalar::Float(x) => x != 0.0,
@@ -84,8 +84,8 @@ impl Scalar {
         }
     }
 
-    /// Whether the dtype can take the number as an operand: any number for floats, integers in range for integer
-    /// dtypes, only booleans for `bool`.
+    /// Returns whether the dtype can take the number as an operand: any number for floats, integers in range for
+    /// integer dtypes, only booleans for `bool`.
     ///
     /// ```
     /// use kiln_ir::{DType, Scalar};
@@ -95,7 +95,7 @@ impl Scalar {
     pub fn fits(self, dtype: DType) -> bool {
         match self {
             Scalar::Float(x) => {
-                dtype.is_float() || (dtype.is_int() && is_whole(x) && self.beyond(dtype).is_none())
+                dtype.is_float() || (dtype.is_int() && is_integer(x) && self.beyond(dtype).is_none())
             }
             Scalar::Int(_) | Scalar::UInt(_) => {
                 dtype.is_float() || (dtype.is_int() && self.beyond(dtype).is_none())
@@ -104,8 +104,8 @@ impl Scalar {
         }
     }
 
-    /// The position of an integer relative to the range of an integer dtype: `Less` below it, `Greater` above it.
-    /// `None` within the range, for other numbers and for other dtypes. Infinities are outside every range.
+    /// Returns the position of an integer relative to the range of an integer dtype: `Less` below it, `Greater` above
+    /// it. `None` within the range, for other numbers and for other dtypes. Infinities are outside every range.
     ///
     /// ```
     /// use core::cmp::Ordering;
@@ -116,7 +116,7 @@ impl Scalar {
     /// ```
     pub fn beyond(self, dtype: DType) -> Option<Ordering> {
         let may_be_outside = match self {
-            Scalar::Float(x) => is_whole(x),
+            Scalar::Float(x) => is_integer(x),
             // Every integer dtype can represent these: a fast path for most numbers of programs.
             Scalar::Int(0..=127) => false,
             Scalar::Int(_) | Scalar::UInt(_) => true,
@@ -222,8 +222,8 @@ impl From<f64> for Real {
 }
 
 impl Scalar {
-    /// The dtype of a tensor created from this number alone: `f32`, `i32` (`i64` for an integer outside its range),
-    /// `u64` or `bool`.
+    /// Returns the dtype of a tensor created from this number alone: `f32`, `i32` (`i64` for an integer outside its
+    /// range), `u64` or `bool`.
     pub fn default_dtype(self) -> DType {
         match self {
             Scalar::Float(_) => DType::F32,
@@ -236,6 +236,6 @@ impl Scalar {
 }
 
 /// Whether a float is an integer; infinities count as such.
-fn is_whole(x: f64) -> bool {
+fn is_integer(x: f64) -> bool {
     libm::trunc(x) == x
 }

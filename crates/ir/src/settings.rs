@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static DETERMINISTIC: LazyLock<AtomicBool> =
     LazyLock::new(|| AtomicBool::new(switch("KILN_DETERMINISTIC", false)));
 
-/// Whether GPUs that are opened from now on compute [deterministically](set_deterministic).
+/// Returns whether GPUs that are opened from now on compute [deterministically](set_deterministic).
 ///
 /// # Panics
 /// When `KILN_DETERMINISTIC` in the environment is neither `on` nor `off`.
@@ -53,8 +53,8 @@ pub fn setting<T>(name: &str, accepted: &str, parse: impl FnOnce(&str) -> Option
     }))
 }
 
-/// Whether an environment variable is `on` (or `1`, `true`) rather than `off` (or `0`, `false`); the default if it is
-/// unset or empty.
+/// Returns whether an environment variable is `on` (or `1`, `true`) rather than `off` (or `0`, `false`); the default if
+/// it is unset or empty.
 ///
 /// ```
 /// assert!(kiln_ir::switch("KILN_NO_SUCH_VARIABLE", true));

@@ -17,7 +17,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape with these lengths: an array, a slice or a `Vec`.
+    /// Returns the shape with these lengths: an array, a slice or a `Vec`.
     ///
     /// ```
     /// use kiln_ir::Shape;
@@ -46,13 +46,13 @@ impl Shape {
         shape
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     #[inline]
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
-    /// The lengths as an array.
+    /// Returns the lengths as an array.
     ///
     /// ```
     /// use kiln_ir::Shape;
@@ -68,14 +68,15 @@ impl Shape {
         (**self).try_into().unwrap_or_else(|_| panic!("[shape] {self} has {} axes, not {D}", self.rank))
     }
 
-    /// The number of elements: the product of the lengths, 1 for rank 0. Saturates at `usize::MAX`, which no tensor has.
+    /// Returns the number of elements: the product of the lengths, 1 for rank 0. Saturates at `usize::MAX`, which no
+    /// tensor has.
     #[inline]
     pub fn num_elements(&self) -> usize {
         self.iter().fold(1, |product, &length| product.saturating_mul(length))
     }
 
-    /// The number of elements, or `None` if the product of the lengths overflows `usize`. A length of 0 counts as 1 in
-    /// that product, as in NumPy: then the product over any axes fits too, whatever their order.
+    /// Returns the number of elements, or `None` if the product of the lengths overflows `usize`. A length of 0 counts
+    /// as 1 in that product, as in NumPy: then the product over any axes fits too, whatever their order.
     ///
     /// ```
     /// use kiln_ir::Shape;
@@ -88,20 +89,20 @@ impl Shape {
         Some(if self.has_no_elements() { 0 } else { most })
     }
 
-    /// Whether a tensor of this shape has no elements: an axis has length 0.
+    /// Returns whether a tensor of this shape has no elements: an axis has length 0.
     #[inline]
     pub fn has_no_elements(&self) -> bool {
         self.contains(&0)
     }
 
-    /// The same shape with the length of `axis` replaced.
+    /// Returns the same shape with the length of `axis` replaced.
     #[must_use]
     pub fn with(mut self, axis: usize, length: usize) -> Shape {
         self[axis] = length;
         self
     }
 
-    /// The same shape without `axis`.
+    /// Returns the same shape without `axis`.
     #[must_use]
     pub fn without(self, axis: usize) -> Shape {
         let mut rest = self;
@@ -110,7 +111,7 @@ impl Shape {
         rest
     }
 
-    /// The same shape with an axis of `length` inserted before `axis`.
+    /// Returns the same shape with an axis of `length` inserted before `axis`.
     #[must_use]
     #[track_caller]
     pub fn inserted(self, axis: usize, length: usize) -> Shape {
@@ -119,7 +120,7 @@ impl Shape {
         Shape::new(&lengths)
     }
 
-    /// The strides, in elements, of a contiguous row-major tensor of this shape.
+    /// Returns the strides, in elements, of a contiguous row-major tensor of this shape.
     pub fn row_major_strides(&self) -> [usize; MAX_RANK] {
         let mut strides = [1usize; MAX_RANK];
         for axis in (0..self.rank().saturating_sub(1)).rev() {
@@ -252,30 +253,30 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// The type with this shape and dtype.
+    /// Returns the type with this shape and dtype.
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> TensorType {
         TensorType { shape: shape.into(), dtype }
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn num_elements(&self) -> usize {
         self.shape.num_elements()
     }
 
-    /// The bytes of a contiguous tensor of this type. Saturates at `usize::MAX`, which no allocation has.
+    /// Returns the bytes of a contiguous tensor of this type. Saturates at `usize::MAX`, which no allocation has.
     #[inline]
     pub fn num_bytes(&self) -> usize {
         self.num_elements().saturating_mul(self.dtype.size())
     }
 
-    /// The bytes of a contiguous tensor of this type, or `None` if there cannot be such a tensor: the product of the
-    /// lengths, of which 0 [counts as 1](Shape::checked_num_elements), takes more than `isize::MAX` bytes. Then
+    /// Returns the bytes of a contiguous tensor of this type, or `None` if there cannot be such a tensor: the product
+    /// of the lengths, of which 0 [counts as 1](Shape::checked_num_elements), takes more than `isize::MAX` bytes. Then
     /// strides and offsets in bytes fit `isize`. [`infer`](mod@crate::infer) accepts no other type.
     ///
     /// ```
@@ -290,13 +291,13 @@ impl TensorType {
         (most <= isize::MAX as usize).then(|| self.num_bytes())
     }
 
-    /// The same dtype with another shape.
+    /// Returns the same dtype with another shape.
     #[must_use]
     pub fn with_shape(&self, shape: impl Into<Shape>) -> TensorType {
         TensorType::new(shape, self.dtype)
     }
 
-    /// The same shape with another dtype.
+    /// Returns the same shape with another dtype.
     #[must_use]
     pub fn with_dtype(&self, dtype: DType) -> TensorType {
         TensorType { shape: self.shape, dtype }

@@ -28,15 +28,16 @@ impl SharedBytes {
     /// # Errors
     /// When the range is out of bounds.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<SharedBytes> {
-        let held = (*owner).as_ref().len();
-        if range.start > range.end || range.end > held {
-            let problem = format!("bytes {}..{} are out of bounds for {held} bytes", range.start, range.end);
+        let length = (*owner).as_ref().len();
+        if range.start > range.end || range.end > length {
+            let problem =
+                format!("bytes {}..{} are out of bounds for {length} bytes", range.start, range.end);
             return Err(Error::value("data", problem));
         }
         Ok(SharedBytes { owner, range })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         // The owner may return fewer bytes by now, which is its bug; an empty slice avoids a panic here.
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()

@@ -55,60 +55,60 @@ impl Value {
         Value::new(ty, Absent)
     }
 
-    /// The error of a poisoned value.
+    /// Returns the error of a poisoned value.
     #[inline]
     pub fn error(&self) -> Option<&Error> {
         self.payload::<Poison>().map(|poison| &poison.0)
     }
 
-    /// Whether the value has only a type.
+    /// Returns whether the value has only a type.
     pub fn is_absent(&self) -> bool {
         self.payload::<Absent>().is_some()
     }
 
-    /// The type.
+    /// Returns the type.
     #[inline]
     pub fn ty(&self) -> &TensorType {
         &self.0.ty
     }
 
-    /// The shape.
+    /// Returns the shape.
     #[inline]
     pub fn shape(&self) -> &Shape {
         &self.0.ty.shape
     }
 
-    /// The dtype.
+    /// Returns the dtype.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.0.ty.dtype
     }
 
-    /// The payload, if it is of this type.
+    /// Returns the payload, if it is of this type.
     #[inline]
     pub fn payload<P: Payload>(&self) -> Option<&P> {
         (&self.0.payload as &dyn Any).downcast_ref()
     }
 
-    /// The payload, mutable, if it is of this type and this is the only clone of the value.
+    /// Returns the payload, mutable, if it is of this type and this is the only clone of the value.
     #[inline]
     pub fn payload_mut<P: Payload>(&mut self) -> Option<&mut P> {
         let inner = Arc::get_mut(&mut self.0)?;
         (&mut inner.payload as &mut dyn Any).downcast_mut()
     }
 
-    /// Whether this is the only clone.
+    /// Returns whether this is the only clone.
     #[inline]
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Whether both are clones of the same value.
+    /// Returns whether both are clones of the same value.
     pub fn same(&self, other: &Value) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
     }
 
-    /// An address that identifies the value while it is alive.
+    /// Returns an address that identifies the value while it is alive.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as *const () as usize
     }
@@ -133,7 +133,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The type, or the number.
+    /// Returns the type, or the number.
     #[inline]
     pub fn ty(&self) -> OperandType<'_> {
         match self {
@@ -142,7 +142,7 @@ impl Operand {
         }
     }
 
-    /// The tensor, if it is one.
+    /// Returns the tensor, if it is one.
     #[inline]
     pub fn value(&self) -> Option<&Value> {
         match self {
@@ -151,7 +151,7 @@ impl Operand {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if it is one.
     #[inline]
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
@@ -192,7 +192,7 @@ pub enum OperandType<'a> {
 }
 
 impl<'a> OperandType<'a> {
-    /// The types of a list of operands.
+    /// Returns the types of a list of operands.
     #[inline]
     pub fn list(operands: &'a [Operand]) -> SmallVec<[OperandType<'a>; 3]> {
         // A loop of pushes: collecting into a small vector costs several times as much.
@@ -203,7 +203,7 @@ impl<'a> OperandType<'a> {
         types
     }
 
-    /// The tensor's type, if it is one.
+    /// Returns the tensor's type, if it is one.
     pub fn tensor(self) -> Option<&'a TensorType> {
         match self {
             OperandType::Tensor(ty) => Some(ty),

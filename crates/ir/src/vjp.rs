@@ -33,7 +33,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use index::Places;
 
-/// The vector-Jacobian product of an op: the gradients of its operands, given those of its results.
+/// Computes the vector-Jacobian product of an op: the gradients of its operands, given those of its results.
 ///
 /// `gradients` has an entry per result, `None` where the gradient is zero. `wanted` and the returned list have one per
 /// operand. An entry of the returned list is `None` for a gradient that is not wanted or zero everywhere, and for plain

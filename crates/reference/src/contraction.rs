@@ -13,8 +13,8 @@ pub(crate) fn matmul(a: &TensorData, b: &TensorData, ty: TensorType) -> Result<T
     let batches = ty.shape[..rank - 2].iter().product();
     let numbers = match (Numbers::of(a), Numbers::of(b)) {
         (Numbers::Real(a), Numbers::Real(b)) => Numbers::Real(products(&a, &b, batches, sizes)),
-        (Numbers::Whole(a), Numbers::Whole(b)) => Numbers::Whole(products(&a, &b, batches, sizes)),
-        (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
+        (Numbers::Integer(a), Numbers::Integer(b)) => Numbers::Integer(products(&a, &b, batches, sizes)),
+        (Numbers::Real(_), Numbers::Integer(_)) | (Numbers::Integer(_), Numbers::Real(_)) => {
             unreachable!("inference refuses operands of different dtypes")
         }
     };

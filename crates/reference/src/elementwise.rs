@@ -1,7 +1,7 @@
 //! Elementwise ops.
 
 use crate::call::{Call, data_of};
-use crate::numbers::{Number, Numbers, wholes};
+use crate::numbers::{Number, Numbers, integers};
 use crate::places::pick;
 use kiln_ir::{Binary, Comparison, DType, Operand, Operands, Result, TensorData, Unary, select_unpoisoned};
 
@@ -16,7 +16,7 @@ pub(crate) fn unary(x: &TensorData, function: Unary) -> Result<TensorData> {
     let dtype = x.dtype();
     let numbers = match Numbers::of(x) {
         Numbers::Real(x) => Numbers::Real(x.into_iter().map(|x| x.unary(function, dtype)).collect()),
-        Numbers::Whole(x) => Numbers::Whole(x.into_iter().map(|x| x.unary(function, dtype)).collect()),
+        Numbers::Integer(x) => Numbers::Integer(x.into_iter().map(|x| x.unary(function, dtype)).collect()),
     };
     numbers.into_data(x.ty())
 }
@@ -28,10 +28,10 @@ pub(crate) fn binary(call: &Call<'_>, function: Binary) -> Result<TensorData> {
         (Numbers::Real(a), Numbers::Real(b)) => {
             Numbers::Real(a.into_iter().zip(b).map(|(a, b)| a.binary(function, b, ty.dtype)).collect())
         }
-        (Numbers::Whole(a), Numbers::Whole(b)) => {
-            Numbers::Whole(a.into_iter().zip(b).map(|(a, b)| a.binary(function, b, ty.dtype)).collect())
+        (Numbers::Integer(a), Numbers::Integer(b)) => {
+            Numbers::Integer(a.into_iter().zip(b).map(|(a, b)| a.binary(function, b, ty.dtype)).collect())
         }
-        (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
+        (Numbers::Real(_), Numbers::Integer(_)) | (Numbers::Integer(_), Numbers::Real(_)) => {
             unreachable!("inference refuses operands of different dtypes")
         }
     };
@@ -45,10 +45,10 @@ pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Result<TensorD
         (Numbers::Real(a), Numbers::Real(b)) => {
             a.into_iter().zip(b).map(|(a, b)| a.compares(comparison, b)).collect()
         }
-        (Numbers::Whole(a), Numbers::Whole(b)) => {
+        (Numbers::Integer(a), Numbers::Integer(b)) => {
             a.into_iter().zip(b).map(|(a, b)| a.compares(comparison, b)).collect()
         }
-        (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
+        (Numbers::Real(_), Numbers::Integer(_)) | (Numbers::Integer(_), Numbers::Real(_)) => {
             unreachable!("inference refuses operands of different dtypes")
         }
     };
@@ -58,7 +58,7 @@ pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Result<TensorD
 /// The operand that a select picks for all elements, if the other operand is poisoned.
 pub(crate) fn past_poison(inputs: &Operands) -> Option<&Operand> {
     select_unpoisoned(inputs, |condition| {
-        let condition = wholes(data_of(condition).ok()?);
+        let condition = integers(data_of(condition).ok()?);
         let (first, rest) = condition.split_first()?;
         rest.iter().all(|other| other == first).then_some(*first != 0)
     })
@@ -66,7 +66,7 @@ pub(crate) fn past_poison(inputs: &Operands) -> Option<&Operand> {
 
 pub(crate) fn select(call: &Call<'_>) -> Result<TensorData> {
     let ty = call.ty();
-    let condition = wholes(call.data(0)?);
+    let condition = integers(call.data(0)?);
     let (a, b) = (call.filled(1, ty)?, call.filled(2, ty)?);
     let count = condition.len();
     let places = condition.iter().enumerate().map(|(i, &holds)| if holds != 0 { i } else { count + i });

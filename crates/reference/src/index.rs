@@ -4,7 +4,7 @@
 //! source).
 
 use crate::call::Call;
-use crate::numbers::{Number, Numbers, wholes};
+use crate::numbers::{Number, Numbers, integers};
 use crate::places::{pick, place, position, positions};
 use crate::view::slice_places;
 use alloc::vec::Vec;
@@ -64,13 +64,13 @@ fn checked_indices(call: &Call<'_>, index: &TensorData, axis: usize, length: usi
             Error::index_out_of_range(call.name(), index_here, &at, axis, length)
         })
     };
-    wholes(index).into_iter().enumerate().map(check).collect()
+    integers(index).into_iter().enumerate().map(check).collect()
 }
 
 /// The index tensor, after a bounds check against the length.
 pub(crate) fn check(index: &TensorData, length: usize, user: IndexUser) -> Result<TensorData> {
     let wrong = |&(_, index): &(usize, i128)| usize::try_from(index).map_or(true, |index| index >= length);
-    match wholes(index).into_iter().enumerate().find(wrong) {
+    match integers(index).into_iter().enumerate().find(wrong) {
         Some((place, number)) => {
             Err(user.out_of_range(Some((&number, &position(index.shape(), place))), length))
         }
@@ -91,10 +91,10 @@ fn update(base: &TensorData, source: &TensorData, places: &[usize], mode: Update
         (Numbers::Real(base), Numbers::Real(source)) => {
             Numbers::Real(combined(base, &source, places, reduction))
         }
-        (Numbers::Whole(base), Numbers::Whole(source)) => {
-            Numbers::Whole(combined(base, &source, places, reduction))
+        (Numbers::Integer(base), Numbers::Integer(source)) => {
+            Numbers::Integer(combined(base, &source, places, reduction))
         }
-        (Numbers::Real(_), Numbers::Whole(_)) | (Numbers::Whole(_), Numbers::Real(_)) => {
+        (Numbers::Real(_), Numbers::Integer(_)) | (Numbers::Integer(_), Numbers::Real(_)) => {
             unreachable!("inference refuses a source of another dtype")
         }
     };
@@ -120,9 +120,9 @@ fn combined<N: Number>(mut base: Vec<N>, source: &[N], places: &[usize], reducti
 pub(crate) fn nonzero(x: &TensorData, index: DType) -> Result<TensorData> {
     let found: Vec<bool> = match Numbers::of(x) {
         Numbers::Real(n) => n.iter().map(|&x| x != 0.0).collect(),
-        Numbers::Whole(n) => n.iter().map(|&x| x != 0).collect(),
+        Numbers::Integer(n) => n.iter().map(|&x| x != 0).collect(),
     };
     let rows: Vec<Shape> = positions(*x.shape()).zip(&found).filter(|(_, f)| **f).map(|(p, _)| p).collect();
     let indices = rows.iter().flat_map(|row| row.iter().map(|&i| i as i128)).collect();
-    Numbers::Whole(indices).into_data(TensorType::new([rows.len(), x.shape().rank()], index))
+    Numbers::Integer(indices).into_data(TensorType::new([rows.len(), x.shape().rank()], index))
 }

@@ -10,13 +10,13 @@ pub(crate) enum Numbers {
     /// Elements of a float dtype.
     Real(Vec<f64>),
     /// Elements of an integer dtype, or `bool` as 0 and 1.
-    Whole(Vec<i128>),
+    Integer(Vec<i128>),
 }
 
 impl Numbers {
     /// Converts the elements of a tensor, exactly.
     pub(crate) fn of(data: &TensorData) -> Numbers {
-        if data.dtype().is_float() { Numbers::Real(reals(data)) } else { Numbers::Whole(wholes(data)) }
+        if data.dtype().is_float() { Numbers::Real(reals(data)) } else { Numbers::Integer(integers(data)) }
     }
 
     /// `count` copies of a scalar, as the number type of the dtype.
@@ -24,7 +24,7 @@ impl Numbers {
         if dtype.is_float() {
             Numbers::Real(alloc::vec![f64::from_scalar(scalar); count])
         } else {
-            Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count])
+            Numbers::Integer(alloc::vec![i128::from_scalar(scalar); count])
         }
     }
 
@@ -56,7 +56,7 @@ impl Numbers {
     fn narrowed<E: Element>(self) -> Vec<E> {
         match self {
             Numbers::Real(numbers) => numbers.into_iter().map(E::from_f64).collect(),
-            Numbers::Whole(numbers) => numbers.into_iter().map(E::from_i128).collect(),
+            Numbers::Integer(numbers) => numbers.into_iter().map(E::from_i128).collect(),
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn reals(data: &TensorData) -> Vec<f64> {
 }
 
 /// The elements as integers; floats are truncated, `true` is 1.
-pub(crate) fn wholes(data: &TensorData) -> Vec<i128> {
+pub(crate) fn integers(data: &TensorData) -> Vec<i128> {
     fn widen<E: Element>(elements: &[E]) -> Vec<i128> {
         elements.iter().map(|x| x.to_i128()).collect()
     }

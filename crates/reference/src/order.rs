@@ -14,7 +14,7 @@ pub(crate) fn sort(
 ) -> Result<Vec<TensorData>> {
     let orders = match Numbers::of(x) {
         Numbers::Real(n) => sorted_indices(&n, x.shape(), axis, descending),
-        Numbers::Whole(n) => sorted_indices(&n, x.shape(), axis, descending),
+        Numbers::Integer(n) => sorted_indices(&n, x.shape(), axis, descending),
     };
     let shape = results[0].shape;
     let one_line = shape.with(axis, 1);
@@ -23,7 +23,7 @@ pub(crate) fn sort(
     let places = positions(shape).zip(&indices).map(|(p, &index)| place(x.shape(), &p.with(axis, index)));
     let values = pick(&[x], places, shape)?;
     let indices = indices.iter().map(|&index| index as i128).collect();
-    Ok(alloc::vec![values, Numbers::Whole(indices).into_data(results[1])?])
+    Ok(alloc::vec![values, Numbers::Integer(indices).into_data(results[1])?])
 }
 
 /// For each line along the axis, the indices of its elements in the order of a stable sort.

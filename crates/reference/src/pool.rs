@@ -30,7 +30,7 @@ pub(crate) fn pool_grad(
         let winners = winners(x, spec, grad.shape());
         let numbers = match Numbers::of(grad) {
             Numbers::Real(grad) => Numbers::Real(sent_back(&grad, &winners, ty.num_elements())),
-            Numbers::Whole(grad) => Numbers::Whole(sent_back(&grad, &winners, ty.num_elements())),
+            Numbers::Integer(grad) => Numbers::Integer(sent_back(&grad, &winners, ty.num_elements())),
         };
         return numbers.into_data(ty);
     }
@@ -61,7 +61,7 @@ fn winners(x: &TensorData, spec: &PoolSpec, y: &Shape) -> Vec<usize> {
     let windows = windows(spec, x.shape(), y);
     match Numbers::of(x) {
         Numbers::Real(n) => windows.map(|window| winner(&n, &window)).collect(),
-        Numbers::Whole(n) => windows.map(|window| winner(&n, &window)).collect(),
+        Numbers::Integer(n) => windows.map(|window| winner(&n, &window)).collect(),
     }
 }
 

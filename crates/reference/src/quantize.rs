@@ -1,7 +1,7 @@
 //! Blockwise quantization and dequantization.
 
 use crate::call::Call;
-use crate::numbers::{Numbers, reals, wholes};
+use crate::numbers::{Numbers, integers, reals};
 use crate::places::{place, positions};
 use alloc::vec::Vec;
 use kiln_ir::{BlockFormat, DType, Result, Shape, TensorData};
@@ -10,7 +10,7 @@ use kiln_ir::{BlockFormat, DType, Result, Shape, TensorData};
 /// integer, so that engines that divide in that dtype agree at ties. NaN becomes 0 for every zero point, as in a cast.
 pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
     let (x, scale) = (call.data(0)?, call.data(1)?);
-    let zero = call.optional(2)?.map(wholes);
+    let zero = call.optional(2)?.map(integers);
     let (least, greatest) = range(call.ty().dtype);
     let quotients = reals(x);
     let scales = reals(scale);
@@ -25,17 +25,17 @@ pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
         let rounded = libm::rint(quotient).clamp(-1e30, 1e30) as i128;
         (rounded + zero.as_ref().map_or(0, |zero| zero[block])).clamp(least, greatest)
     });
-    Numbers::Whole(quantized.collect()).into_data(call.ty())
+    Numbers::Integer(quantized.collect()).into_data(call.ty())
 }
 
 pub(crate) fn dequantize(call: &Call<'_>) -> Result<TensorData> {
     let (q, scale) = (call.data(0)?, call.data(1)?);
-    let zero = call.optional(2)?.map(wholes);
+    let zero = call.optional(2)?.map(integers);
     let scales = reals(scale);
     let blocks = block_places(q.shape(), scale.shape());
     let number =
         |(q, block): (i128, usize)| (q - zero.as_ref().map_or(0, |zero| zero[block])) as f64 * scales[block];
-    Numbers::Real(wholes(q).into_iter().zip(blocks).map(number).collect()).into_data(call.ty())
+    Numbers::Real(integers(q).into_iter().zip(blocks).map(number).collect()).into_data(call.ty())
 }
 
 pub(crate) fn dequantize_blocks(call: &Call<'_>, format: BlockFormat) -> Result<TensorData> {

@@ -1,18 +1,18 @@
 //! Random ops; [`philox`](kiln_ir::philox) documents the layout of the random words.
 
 use crate::call::Call;
-use crate::numbers::{Numbers, wholes};
+use crate::numbers::{Numbers, integers};
 use kiln_ir::{DType, Operand, RandomKind, Result, TensorData, philox};
 
 pub(crate) fn random(call: &Call<'_>, kind: RandomKind) -> Result<TensorData> {
     let ty = call.ty();
     let key = match &call.inputs[0] {
         Operand::Scalar(scalar) => scalar.to_u64(),
-        Operand::Value(_) => wholes(call.data(0)?)[0] as u64,
+        Operand::Value(_) => integers(call.data(0)?)[0] as u64,
     };
     let places = 0..ty.num_elements() as u64;
     let numbers = match kind {
-        RandomKind::Bits => Numbers::Whole(places.map(|i| i128::from(bits(key, i, ty.dtype))).collect()),
+        RandomKind::Bits => Numbers::Integer(places.map(|i| i128::from(bits(key, i, ty.dtype))).collect()),
         RandomKind::Uniform => Numbers::Real(places.map(|i| uniform(key, i, ty.dtype)).collect()),
         RandomKind::Normal => Numbers::Real(places.map(|i| normal(key, i)).collect()),
     };

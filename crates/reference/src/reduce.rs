@@ -14,7 +14,7 @@ pub(crate) fn reduce(
     let identity = reduction.identity(ty.dtype);
     let numbers = match Numbers::of(x) {
         Numbers::Real(n) => Numbers::Real(reduced(&n, x.shape(), reduction, identity, axes, ty.shape)),
-        Numbers::Whole(n) => Numbers::Whole(reduced(&n, x.shape(), reduction, identity, axes, ty.shape)),
+        Numbers::Integer(n) => Numbers::Integer(reduced(&n, x.shape(), reduction, identity, axes, ty.shape)),
     };
     numbers.into_data(ty)
 }
@@ -48,7 +48,7 @@ pub(crate) fn scan(
     let order = Order { reduction, identity: reduction.identity(x.dtype()), reverse, exclusive };
     let numbers = match Numbers::of(x) {
         Numbers::Real(n) => Numbers::Real(order.scanned(&n, x.shape(), axis)),
-        Numbers::Whole(n) => Numbers::Whole(order.scanned(&n, x.shape(), axis)),
+        Numbers::Integer(n) => Numbers::Integer(order.scanned(&n, x.shape(), axis)),
     };
     numbers.into_data(x.ty())
 }
@@ -88,9 +88,9 @@ pub(crate) fn arg_reduce(
 ) -> Result<TensorData> {
     let indices = match Numbers::of(x) {
         Numbers::Real(n) => extreme_indices(&n, x.shape(), extremum, axis),
-        Numbers::Whole(n) => extreme_indices(&n, x.shape(), extremum, axis),
+        Numbers::Integer(n) => extreme_indices(&n, x.shape(), extremum, axis),
     };
-    Numbers::Whole(indices).into_data(ty)
+    Numbers::Integer(indices).into_data(ty)
 }
 
 fn extreme_indices<N: Number>(numbers: &[N], shape: &Shape, extremum: Extremum, axis: usize) -> Vec<i128> {

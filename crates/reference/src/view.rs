@@ -107,7 +107,7 @@ pub(crate) fn windows(
 
 pub(crate) fn iota(ty: TensorType, axis: usize) -> Result<TensorData> {
     let indices = positions(ty.shape).map(|position| position[axis] as i128).collect();
-    crate::numbers::Numbers::Whole(indices).into_data(ty)
+    crate::numbers::Numbers::Integer(indices).into_data(ty)
 }
 
 /// A tensor filled with the operand, a scalar.

@@ -141,7 +141,7 @@ mod tests {
     fn limits_hold_exactly_and_charges_give_back() {
         let budget = Budget::new(150);
         let (a, b) = (budget.account("tensors", 100), budget.account("tensors", 100));
-        let held = a.charge(100).unwrap();
+        let charges = a.charge(100).unwrap();
         assert!(
             a.charge(1)
                 .unwrap_err()
@@ -156,7 +156,7 @@ mod tests {
         more.shrink(20);
         let part = more.split(5);
         assert_eq!((part.bytes(), more.bytes(), budget.used()), (5, 15, 120));
-        drop((held, more, part));
+        drop((charges, more, part));
         assert_eq!((a.used(), b.used(), budget.used()), (0, 0, 0));
         assert!(a.charge(u64::MAX).is_err());
         assert_eq!(a.charge(0).unwrap().bytes(), 0);
@@ -170,9 +170,9 @@ mod tests {
                 scope.spawn(|| {
                     let account = budget.account("tensors", 1000);
                     for _ in 0..2000 {
-                        let held = (account.charge(300), account.charge(200));
+                        let charges = (account.charge(300), account.charge(200));
                         assert!(budget.used() <= 1000);
-                        drop(held);
+                        drop(charges);
                     }
                 });
             }

@@ -18,7 +18,7 @@ pub const MAX_HELLO: usize = 4096;
 /// The most bytes of a tensor in one message. A larger tensor is sent in several.
 pub const CHUNK: usize = 512 << 10;
 
-/// A header and the bytes that follow it as one message.
+/// Returns a header and the bytes that follow it as one message.
 ///
 /// # Errors
 /// When the header cannot be serialised, or the message would be longer than [`MAX_FRAME`].
@@ -39,7 +39,7 @@ pub(crate) fn encode_parts<T: Serialize>(header: &T, parts: &[&[u8]]) -> Result<
     Ok(bytes)
 }
 
-/// The header of a message, and the bytes that follow it.
+/// Returns the header of a message, and the bytes that follow it.
 ///
 /// # Errors
 /// When the message is too long, truncated, or no message of this kind.
@@ -50,7 +50,7 @@ pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> 
     postcard::take_from_bytes(bytes).map_err(|error| malformed(error.to_string()))
 }
 
-/// The header of a message that has no bytes behind it.
+/// Returns the header of a message that has no bytes behind it.
 ///
 /// # Errors
 /// As [`decode`], and when bytes follow.
@@ -61,7 +61,7 @@ pub fn decode_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     }
 }
 
-/// The error of a message that breaks the protocol.
+/// Returns the error of a message that breaks the protocol.
 pub fn malformed(problem: impl fmt::Display) -> Error {
     Error::value("remote", format!("a malformed message: {problem}"))
         .hint("client and server must be of the same version of Kiln")

@@ -171,7 +171,7 @@ mod dtype_list {
 }
 
 impl Offer {
-    /// The offer of an engine that does not track memory.
+    /// Returns the offer of an engine that does not track memory.
     pub fn new(caps: &Caps, device: &str, default_dtypes: [DType; 2]) -> Offer {
         let native = caps.native.without(&UNSENT).iter().map(|kind| kind as u16).collect();
         let (engine, device) = (caps.name.clone(), device.to_string());
@@ -179,7 +179,7 @@ impl Offer {
         Offer { engine, device, default_dtypes, dtypes, native, machine, tracks_memory: false }
     }
 
-    /// The offer as the capabilities of the client's engine, which queues everything.
+    /// Returns the offer as the capabilities of the client's engine, which queues everything.
     pub fn caps(&self) -> Caps {
         let kinds = self.native.iter().filter_map(|kind| OpKind::ALL.get(usize::from(*kind)).copied());
         let native = kinds.collect::<OpSet>().without(&UNSENT);

@@ -41,7 +41,7 @@ pub fn start<B: Backend>(device: B::Device, port: u16) -> Result<()> {
     Server::bind::<B>(&device, ServerOptions::new().with_port(port))?.run()
 }
 
-/// [`start`] under the name that Burn uses.
+/// Calls [`start`] under the name that Burn uses.
 ///
 /// # Errors
 /// When the port cannot be used.
@@ -91,28 +91,28 @@ impl Server {
         Ok(Server { hub, address, stop, thread: Some(thread) })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address for clients on this machine.
+    /// Returns the address for clients on this machine.
     pub fn url(&self) -> String {
         let scheme = if self.hub.is_encrypted() { "wss" } else { "ws" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The number of sessions.
+    /// Returns the number of sessions.
     pub fn sessions(&self) -> usize {
         self.hub.sessions()
     }
 
-    /// The usage of all sessions.
+    /// Returns the usage of all sessions.
     pub fn usage(&self) -> Usage {
         self.hub.usage()
     }
 
-    /// The metrics, as `GET /metrics` gives them: Prometheus text.
+    /// Returns the metrics, as `GET /metrics` gives them: Prometheus text.
     pub fn metrics(&self) -> String {
         self.hub.metrics()
     }

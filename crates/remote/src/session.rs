@@ -7,7 +7,7 @@ use crate::codec::{CHUNK, decode, malformed};
 use crate::message::{Answer, Argument, MemoryChange, Question, Reply, Request, Template, UNSENT};
 use kiln_ir::{Error, FxBuildHasher, OpSet, Result, Scalar, TensorData, TensorType, Value, block_on};
 use kiln_tensor::Stack;
-use program::{Context, Held, Program};
+use program::{ChargedValue, Context, Program};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub(crate) type GoesOn = Box<dyn Fn() -> bool + Send>;
 
 /// A value that the client holds.
 struct Entry {
-    held: Held,
+    charged: ChargedValue,
     /// That of the entry itself, and of its error.
     _overhead: Charge,
 }
@@ -106,7 +106,7 @@ struct Upload {
 const ENTRY: u64 = 256;
 
 impl Session {
-    /// A session without values, on a stack whose engine runs all ops, as the one of every [`Stack`] does.
+    /// Returns a session without values, on a stack whose engine runs all ops, as the one of every [`Stack`] does.
     pub fn new(stack: Stack, quotas: Quotas) -> Session {
         Session::within(stack, quotas, &Budget::new(u64::MAX), Box::new(|| true))
     }
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// The usage of the session.
+    /// Returns the usage of the session.
     pub fn usage(&self) -> Usage {
         let tensors = self.values.len() + self.uploads.len();
         Usage { tensors, bytes: self.tensors.used(), programs: self.programs.len(), ..self.usage }
@@ -158,8 +158,8 @@ impl Session {
             Request::Chunk { id } => self.chunk(id, tail),
             Request::Poison { id, ty, error } => {
                 sized(&ty)?;
-                let held = Held::new(Value::poisoned(ty, error), self.tensors.charge(0)?);
-                self.insert(id, held)
+                let charged = ChargedValue::new(Value::poisoned(ty, error), self.tensors.charge(0)?);
+                self.insert(id, charged)
             }
             Request::Free { ids } => ids.into_iter().try_for_each(|id| self.remove(id).map(drop)),
             Request::Ask { question, about } => self.answer(question, about, reply),
@@ -221,8 +221,9 @@ impl Session {
             return Err(malformed("the inputs are not those of the program"));
         }
         program.check(numbers)?;
-        let taken = inputs.iter().map(|argument| self.argument(*argument)).collect::<Result<Vec<Held>>>()?;
-        if !taken.iter().map(|held| held.value.ty()).eq(&program.template.inputs) {
+        let taken =
+            inputs.iter().map(|argument| self.argument(*argument)).collect::<Result<Vec<ChargedValue>>>()?;
+        if !taken.iter().map(|charged| charged.value.ty()).eq(&program.template.inputs) {
             return Err(malformed("the types of the inputs are not those of the program"));
         }
         let last = u64::from(program.template.outputs.last().copied().unwrap_or_default());
@@ -232,8 +233,8 @@ impl Session {
         let outputs = program.run(&context, taken, numbers, refusal)?;
         self.usage.runs += 1;
         self.usage.ops += program.template.steps.len() as u64;
-        for (result, held) in outputs {
-            self.insert(first + 2 * u64::from(result), held)?;
+        for (result, charged) in outputs {
+            self.insert(first + 2 * u64::from(result), charged)?;
         }
         self.submit_if_much_waits();
         Ok(())
@@ -253,25 +254,25 @@ impl Session {
         (tensors > self.quotas.tensors).then(|| exceeds("tensors", self.quotas.tensors as u64))
     }
 
-    fn argument(&mut self, argument: Argument) -> Result<Held> {
+    fn argument(&mut self, argument: Argument) -> Result<ChargedValue> {
         match argument.is_last {
             true => self.remove(argument.id),
             false => self
                 .values
                 .get(&argument.id)
-                .map(|entry| entry.held.clone())
+                .map(|entry| entry.charged.clone())
                 .ok_or_else(|| missing(argument.id)),
         }
     }
 
     fn value(&self, id: u64) -> Result<&Value> {
-        self.values.get(&id).map(|entry| &entry.held.value).ok_or_else(|| missing(id))
+        self.values.get(&id).map(|entry| &entry.charged.value).ok_or_else(|| missing(id))
     }
 
-    fn remove(&mut self, id: u64) -> Result<Held> {
-        let held = self.values.remove(&id).map(|entry| entry.held).ok_or_else(|| missing(id))?;
-        self.dropped = self.dropped.saturating_add(held.bytes());
-        Ok(held)
+    fn remove(&mut self, id: u64) -> Result<ChargedValue> {
+        let charged = self.values.remove(&id).map(|entry| entry.charged).ok_or_else(|| missing(id))?;
+        self.dropped = self.dropped.saturating_add(charged.bytes());
+        Ok(charged)
     }
 
     /// Has ops that the engine put off run, once they may keep much memory that does not count any more.
@@ -290,13 +291,13 @@ impl Session {
     /// # Errors
     /// When its id is taken, or the session has no room for the entry: values beyond the quota of tensors are errors, which
     /// take room too.
-    fn insert(&mut self, id: u64, held: Held) -> Result<()> {
+    fn insert(&mut self, id: u64, charged: ChargedValue) -> Result<()> {
         if self.uploads.contains_key(&id) || self.values.contains_key(&id) {
             return Err(malformed(format!("the id {id} is taken")));
         }
-        let error = held.value.error().map_or(0, |error| error.to_string().len() as u64);
+        let error = charged.value.error().map_or(0, |error| error.to_string().len() as u64);
         let overhead = self.overhead.charge(ENTRY + 2 * error)?;
-        self.values.insert(id, Entry { held, _overhead: overhead });
+        self.values.insert(id, Entry { charged, _overhead: overhead });
         Ok(())
     }
 
@@ -312,7 +313,7 @@ impl Session {
         let (bytes, charge) = match granted {
             Ok(charge) if tail.len() == total => {
                 let value = self.written(ty, tail);
-                return self.insert(id, Held::new(value, charge));
+                return self.insert(id, ChargedValue::new(value, charge));
             }
             Ok(charge) => (Ok(Vec::new()), charge),
             Err(error) => (Err(error), self.tensors.charge(0)?),
@@ -352,7 +353,7 @@ impl Session {
             Ok(bytes) => self.written(upload.ty, &bytes),
             Err(error) => Value::poisoned(upload.ty, error),
         };
-        self.insert(id, Held::new(value, upload.charge))
+        self.insert(id, ChargedValue::new(value, upload.charge))
     }
 
     /// The elements of a value, and the charge of this copy: a client that takes it slowly holds it.

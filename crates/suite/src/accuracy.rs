@@ -54,12 +54,12 @@ pub struct Worst {
 }
 
 impl Row {
-    /// The error of an engine, if it was measured.
+    /// Returns the error of an engine, if it was measured.
     pub fn worst(&self, engine: &str) -> Option<Worst> {
         self.worst.iter().find(|(name, _)| name == engine).map(|(_, worst)| *worst)
     }
 
-    /// Whether both rows have the same function, dtype and table.
+    /// Returns whether both rows have the same function, dtype and table.
     pub fn same_subject(&self, other: &Row) -> bool {
         (&self.function, self.dtype, &self.table) == (&other.function, other.dtype, &other.table)
     }

@@ -174,12 +174,12 @@ impl Case {
         self
     }
 
-    /// Whether the op accepts these operands.
+    /// Returns whether the op accepts these operands.
     pub fn is_valid(&self) -> bool {
         self.result_types().is_ok()
     }
 
-    /// The types of the operands as inference sees them.
+    /// Returns the types of the operands as inference sees them.
     pub fn operand_types(&self) -> Vec<OperandKind> {
         let mut types: Vec<OperandKind> = self
             .inputs
@@ -204,7 +204,7 @@ impl Case {
         types
     }
 
-    /// The types of the results.
+    /// Returns the types of the results.
     ///
     /// # Errors
     /// When the op does not accept the operands.
@@ -233,7 +233,7 @@ impl OperandKind {
         }
     }
 
-    /// The tensor's type, if it is one.
+    /// Returns the tensor's type, if it is one.
     pub fn tensor(&self) -> Option<&TensorType> {
         match self {
             OperandKind::Tensor(ty) => Some(ty),

@@ -41,6 +41,52 @@ pub enum Group {
     Loop,
 }
 
+/// Generates a test for each group, from a check of a group:
+///
+/// * `group_tests!(check)`, for all groups;
+/// * `group_tests!(check, ignored: "reason")`;
+/// * `group_tests!(check, test_name GroupName, ...)` for these groups, with a reason before them where they are ignored.
+#[macro_export]
+macro_rules! group_tests {
+    (@all $check:expr, $attributes:tt: $($test:ident $group:ident),*) => {
+        $crate::group_tests! { @each $check, $attributes: $($test $group),* }
+
+        #[test]
+        fn every_group_has_a_test() {
+            assert_eq!([$($crate::cases::Group::$group),*], $crate::cases::Group::ALL);
+        }
+    };
+    (@each $check:expr, $attributes:tt: $($test:ident $group:ident),*) => {
+        $($crate::group_tests! { @one $check, $attributes: $test $group })*
+    };
+    (@one $check:expr, ($($attribute:tt)*): $test:ident $group:ident) => {
+        #[test]
+        $($attribute)*
+        fn $test() {
+            let check: fn($crate::cases::Group) = $check;
+            check($crate::cases::Group::$group);
+        }
+    };
+    (@groups $check:expr, $attributes:tt) => {
+        $crate::group_tests! {
+            @all $check, $attributes: nothing Nothing, unary Unary, binary Binary, view View, reduce Reduce,
+            index Index, contraction Contraction, composite Composite, edge Edge, loops Loop
+        }
+    };
+    ($check:expr) => {
+        $crate::group_tests! { @groups $check, () }
+    };
+    ($check:expr, ignored: $reason:literal) => {
+        $crate::group_tests! { @groups $check, (#[ignore = $reason]) }
+    };
+    ($check:expr, ignored: $reason:literal, $($test:ident $group:ident),*) => {
+        $crate::group_tests! { @each $check, (#[ignore = $reason]): $($test $group),* }
+    };
+    ($check:expr, $($test:ident $group:ident),*) => {
+        $crate::group_tests! { @each $check, (): $($test $group),* }
+    };
+}
+
 impl Group {
     /// Every group.
     pub const ALL: [Group; 10] = [
@@ -56,7 +102,7 @@ impl Group {
         Group::Loop,
     ];
 
-    /// The cases of the group.
+    /// Returns the cases of the group.
     pub fn cases(self) -> Vec<Case> {
         match self {
             Group::Nothing => nothing::cases(),
@@ -73,7 +119,7 @@ impl Group {
     }
 }
 
-/// Every case of the suite.
+/// Returns every case of the suite.
 pub fn all() -> Vec<Case> {
     Group::ALL.into_iter().flat_map(Group::cases).collect()
 }

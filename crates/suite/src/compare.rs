@@ -10,8 +10,8 @@ pub fn difference(expected: &TensorData, actual: &TensorData, tolerance: Toleran
     difference_of_any(&[expected], actual, tolerance, 0.0)
 }
 
-/// As [`difference`], where each element may agree with that of any expected tensor, and floats may also differ by
-/// `allowed`. Bits are compared with the first expected tensor.
+/// Works like [`difference`], where each element may agree with that of any expected tensor, and floats may also differ
+/// by `allowed`. Bits are compared with the first expected tensor.
 ///
 /// # Panics
 /// When there is no expected tensor.
@@ -49,7 +49,7 @@ pub fn difference_of_any(
     ))
 }
 
-/// Whether two numbers agree: both NaN, equal, or within `absolute + relative * |expected|`.
+/// Returns whether two numbers agree: both NaN, equal, or within `absolute + relative * |expected|`.
 pub fn agree(expected: f64, actual: f64, relative: f64, absolute: f64) -> bool {
     if expected.is_nan() || actual.is_nan() {
         return expected.is_nan() && actual.is_nan();

@@ -7,7 +7,7 @@ use kiln_ir::{
     NEEDS_AXIS, NormKind, Op, OpKind, PoolKind, RandomKind, Reduction, ResizeMode, Unary, UpdateMode,
 };
 
-/// The variant of an op in the completeness check: its name and the attribute that changes its semantics.
+/// Returns the variant of an op in the completeness check: its name and the attribute that changes its semantics.
 pub fn variant(op: &Op) -> String {
     let name = op.name();
     let of = |attribute: &str| format!("{name}_{attribute}");
@@ -43,7 +43,7 @@ pub fn variant(op: &Op) -> String {
     }
 }
 
-/// The variants of an op kind that the tables must contain: by default one, with the name of the kind.
+/// Returns the variants of an op kind that the tables must contain: by default one, with the name of the kind.
 pub fn variants(kind: OpKind) -> Vec<String> {
     let listed = listed_variants().into_iter().find(|(listed, _)| *listed == kind);
     listed.map_or_else(|| vec![kind.info().name.into()], |(_, variants)| variants)
@@ -146,7 +146,7 @@ impl Edge {
     /// Every edge.
     pub const ALL: [Edge; 4] = [Edge::Empty, Edge::NoAxes, Edge::One, Edge::Large];
 
-    /// Whether a case has operands or results of this kind.
+    /// Returns whether a case has operands or results of this kind.
     pub fn is_in(self, case: &Case) -> bool {
         let mut types: Vec<_> =
             case.operand_types().iter().filter_map(|kind| kind.tensor().copied()).collect();
@@ -159,7 +159,7 @@ impl Edge {
         })
     }
 
-    /// Whether the op accepts tensors of this kind.
+    /// Returns whether the op accepts tensors of this kind.
     pub fn suits(self, kind: OpKind) -> bool {
         match self {
             Edge::Empty | Edge::Large => true,

@@ -97,7 +97,7 @@ pub const NAMED: &[(&str, Subject)] = &[
 /// Named engines for which the program `conformance` runs the goldens too. For the others, tests of their crates do.
 pub const WITH_GOLDENS: [&str; 3] = ["cuda", "wgpu", "webgpu"];
 
-/// The engine of that name.
+/// Returns the engine of that name.
 pub fn named(name: &str) -> Option<Subject> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, subject)| *subject)
 }
@@ -171,17 +171,18 @@ const LIBTORCH_IGNORED: &[Ignored] = &[];
 /// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
-/// The reference engine with expansion of the ops that it does not support, as on every stack.
+/// Returns the reference engine with expansion of the ops that it does not support, as on every stack.
 pub fn reference() -> Expand {
     Expand::new(Reference::new())
 }
 
-/// The CPU engine with a number of threads, with expansion of the ops that it does not support, as on every stack.
+/// Returns the CPU engine with a number of threads, with expansion of the ops that it does not support, as on every
+/// stack.
 pub fn cpu(threads: usize) -> Expand {
     Expand::new(Cpu::with_threads(threads))
 }
 
-/// A router over the CPU engine with that many threads, alone and behind fusion, as over `Flex` and `Cpu`.
+/// Returns a router over the CPU engine with that many threads, alone and behind fusion, as over `Flex` and `Cpu`.
 pub fn router(threads: usize) -> Scattered {
     let plain = Member::new("flex", Arc::new(cpu(threads)) as Arc<dyn Engine>);
     Scattered::new(Router::new([plain, Member::new("cpu", fused(threads))]))
@@ -215,13 +216,13 @@ fn remote() -> Arc<dyn Engine> {
 const CPU_IGNORED: &[Ignored] = &[];
 
 impl Subject {
-    /// The ignore-list entry that matches a case.
+    /// Returns the ignore-list entry that matches a case.
     pub fn ignored(&self, mode: Mode, name: &str) -> Option<&'static Ignored> {
         self.ignored.iter().find(|entry| entry.mode == mode && matches(entry.pattern, name))
     }
 }
 
-/// Whether a name matches a pattern, in which `*` matches any text.
+/// Returns whether a name matches a pattern, in which `*` matches any text.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");
@@ -246,7 +247,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 pub struct Tracked(Autodiff);
 
 impl Tracked {
-    /// The layer over an engine.
+    /// Returns the layer over an engine.
     pub fn new(engine: Arc<dyn Engine>) -> Tracked {
         Tracked(Autodiff::new(engine, Checkpointing::None))
     }
@@ -292,13 +293,13 @@ pub struct Scattered {
 }
 
 impl Scattered {
-    /// The layer around a router.
+    /// Returns the layer around a router.
     pub fn new(router: Router) -> Scattered {
         let members = router.members().len();
         Scattered { inner: Expand::new(router), members, next: AtomicUsize::new(0) }
     }
 
-    /// The router.
+    /// Returns the router.
     ///
     /// # Panics
     /// Never: the layer is around one.

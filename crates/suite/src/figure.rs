@@ -33,7 +33,7 @@ impl Figure {
         format!("{name:<56} {measured:>9.2} {unit:<12} {target:>7}  {verdict}").trim_end().to_owned()
     }
 
-    /// The figures as text: a line of JSON for each, or a table.
+    /// Returns the figures as text: a line of JSON for each, or a table.
     pub fn lines(figures: &[Figure], json: bool) -> String {
         let mut text = String::new();
         if !json {
@@ -47,7 +47,7 @@ impl Figure {
     }
 }
 
-/// The median of the values; for an even number of values, the greater of the two in the middle.
+/// Computes the median of the values; for an even number of values, the greater of the two in the middle.
 ///
 /// # Panics
 /// When there are no values.

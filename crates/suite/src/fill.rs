@@ -14,7 +14,7 @@ impl Random {
         Random(text.bytes().fold(0xCBF2_9CE4_8422_2325 ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15), hash))
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,24 +22,24 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns a uniform number in `[0, 1)`.
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..n`.
+    /// Returns a uniform number in `0..n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.uniform() * n as f64) as usize
     }
 
-    /// Normal with mean 0 and variance 1.
+    /// Returns a normal number with mean 0 and variance 1.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 
-/// A tensor of that type filled by a rule.
+/// Returns a tensor of that type filled by a rule.
 pub fn filled(ty: TensorType, fill: Fill, random: &mut Random) -> TensorData {
     let n = ty.num_elements();
     if fill == Fill::Bits {
@@ -52,7 +52,7 @@ pub fn filled(ty: TensorType, fill: Fill, random: &mut Random) -> TensorData {
         let numbers: Vec<f64> = reals(n, fill, ty.dtype, random);
         return data(numbers, ty);
     }
-    let numbers: Vec<i64> = wholes(n, fill, ty.dtype, random);
+    let numbers: Vec<i64> = integers(n, fill, ty.dtype, random);
     data(numbers, ty)
 }
 
@@ -80,7 +80,7 @@ fn reals(n: usize, fill: Fill, dtype: DType, random: &mut Random) -> Vec<f64> {
     (0..n).map(|_| one()).collect()
 }
 
-fn wholes(n: usize, fill: Fill, dtype: DType, random: &mut Random) -> Vec<i64> {
+fn integers(n: usize, fill: Fill, dtype: DType, random: &mut Random) -> Vec<i64> {
     let corners = int_corners(dtype);
     let mut between = |low: i64, high: i64| {
         let (low, high) = if dtype.is_unsigned_int() && low < 0 { (0, high - low) } else { (low, high) };
@@ -134,7 +134,7 @@ fn random_bits(ty: TensorType, random: &mut Random) -> TensorData {
     TensorData::from_bytes(&bytes, ty).expect("as many bytes as elements take")
 }
 
-/// The maximum, the minimum positive normal and the minimum positive subnormal number of a float dtype.
+/// Returns the maximum, the minimum positive normal and the minimum positive subnormal number of a float dtype.
 pub fn float_limits(dtype: DType) -> (f64, f64, f64) {
     match dtype {
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::from_bits(1)),
@@ -161,7 +161,7 @@ pub fn float_limits(dtype: DType) -> (f64, f64, f64) {
     }
 }
 
-/// The machine epsilon of a float dtype: the distance from 1 to the next number; 0 for other dtypes.
+/// Returns the machine epsilon of a float dtype: the distance from 1 to the next number; 0 for other dtypes.
 pub fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,

@@ -87,18 +87,11 @@ macro_rules! foreign_tests {
     };
     (@mode $subject:ident $is_there:ident $mode:ident) => {
         mod $mode {
-            $crate::foreign_tests! {
-                @groups $subject $is_there $mode: nothing Nothing, unary Unary, binary Binary, view View, reduce Reduce,
-                index Index, contraction Contraction, composite Composite, edge Edge, loops Loop
-            }
+            $crate::group_tests!(|group| {
+                if super::$is_there() {
+                    $crate::foreign::$mode(super::$subject, group);
+                }
+            });
         }
     };
-    (@groups $subject:ident $is_there:ident $mode:ident: $($test:ident $group:ident),*) => {$(
-        #[test]
-        fn $test() {
-            if super::$is_there() {
-                $crate::foreign::$mode(super::$subject, $crate::cases::Group::$group);
-            }
-        }
-    )*};
 }

@@ -168,7 +168,7 @@ fn tensor_data(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> TensorData {
 }
 
 impl Golden {
-    /// A tensor of the case.
+    /// Returns a tensor of the case.
     ///
     /// # Panics
     /// When the name does not exist.
@@ -176,22 +176,22 @@ impl Golden {
         self.tensors.get(name).unwrap_or_else(|| panic!("{}: no tensor `{name}`", self.name))
     }
 
-    /// An integer attribute.
+    /// Returns an integer attribute.
     pub fn int(&self, name: &str) -> i64 {
         self.attributes[name].as_i64().unwrap_or_else(|| panic!("{}: `{name}` is no integer", self.name))
     }
 
-    /// A count attribute.
+    /// Returns a count attribute.
     pub fn count(&self, name: &str) -> usize {
         self.int(name) as usize
     }
 
-    /// A real attribute; `"inf"` is infinity.
+    /// Returns a real attribute; `"inf"` is infinity.
     pub fn real(&self, name: &str) -> f64 {
         self.optional_real(name).unwrap_or_else(|| panic!("{}: `{name}` is no number", self.name))
     }
 
-    /// A real attribute, if present.
+    /// Returns a real attribute, if present.
     pub fn optional_real(&self, name: &str) -> Option<f64> {
         let json = &self.attributes[name];
         match json.as_str() {
@@ -201,34 +201,34 @@ impl Golden {
         }
     }
 
-    /// A boolean attribute.
+    /// Returns a boolean attribute.
     pub fn flag(&self, name: &str) -> bool {
         self.attributes[name].as_bool().unwrap_or_else(|| panic!("{}: `{name}` is no bool", self.name))
     }
 
-    /// A string attribute.
+    /// Returns a string attribute.
     pub fn text(&self, name: &str) -> &str {
         self.attributes[name].as_str().unwrap_or_else(|| panic!("{}: `{name}` is no text", self.name))
     }
 
-    /// A list of counts.
+    /// Returns a list of counts.
     pub fn counts(&self, name: &str) -> Vec<usize> {
         self.optional_counts(name).unwrap_or_else(|| panic!("{}: `{name}` is no list", self.name))
     }
 
-    /// A list of counts, if present.
+    /// Returns a list of counts, if present.
     pub fn optional_counts(&self, name: &str) -> Option<Vec<usize>> {
         let list = self.attributes[name].as_array()?;
         Some(list.iter().map(|json| json.as_u64().expect("a count") as usize).collect())
     }
 
-    /// A list of integers.
+    /// Returns a list of integers.
     pub fn ints(&self, name: &str) -> Vec<i64> {
         let list = self.attributes[name].as_array().unwrap_or_else(|| panic!("{}: no `{name}`", self.name));
         list.iter().map(|json| json.as_i64().expect("an integer")).collect()
     }
 
-    /// A list of real numbers, if present.
+    /// Returns a list of real numbers, if present.
     pub fn optional_reals(&self, name: &str) -> Option<Vec<f64>> {
         let list = self.attributes[name].as_array()?;
         Some(list.iter().map(|json| json.as_f64().expect("a number")).collect())

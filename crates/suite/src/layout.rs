@@ -31,7 +31,7 @@ impl Layout {
 }
 
 impl Layouts {
-    /// The tested layouts.
+    /// Returns the tested layouts.
     pub fn list(self) -> &'static [Layout] {
         match self {
             Layouts::All => &Layout::ALL,
@@ -40,7 +40,7 @@ impl Layouts {
     }
 }
 
-/// The elements of an operand in a layout: the given ones, except for [`Layout::Repeated`].
+/// Returns the elements of an operand in a layout: the given ones, except for [`Layout::Repeated`].
 pub fn elements(layout: Layout, data: &TensorData) -> TensorData {
     match (layout, repeated_axis(data)) {
         (Layout::Repeated, Some(axis)) => {
@@ -66,7 +66,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The data in a layout.
+    /// Returns the data in a layout.
     pub fn new(layout: Layout, data: &TensorData) -> Placed {
         let rank = data.shape().rank();
         let seen = |op: Op| Placed { base: on_reference(op.clone(), data.clone(), None), view: Some(op) };

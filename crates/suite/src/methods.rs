@@ -141,7 +141,7 @@ impl Method {
         self.on(&[float(&[])]).on(&[float(&[1])]).on(&[float(&[2, 0, 3])]).on(&[float(&[2, 3, 4])])
     }
 
-    /// As [`elementwise`](Method::elementwise), with two operands of equal shapes and of shapes that broadcast.
+    /// Works like [`elementwise`](Method::elementwise), with two operands of equal shapes and of shapes that broadcast.
     pub fn pairwise(self, fill: Fill) -> Method {
         let float = |shape| Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true };
         self.on(&[float(&[]), float(&[])])
@@ -180,19 +180,19 @@ impl Method {
         self
     }
 
-    /// The name with the variant: `name` or `name/variant`. Unique.
+    /// Returns the name with the variant: `name` or `name/variant`. Unique.
     pub fn key(&self) -> String {
         if self.variant.is_empty() { self.name.into() } else { format!("{}/{}", self.name, self.variant) }
     }
 }
 
 impl Argument {
-    /// An operand without gradient check, such as positions and counts.
+    /// Returns an operand without gradient check, such as positions and counts.
     pub fn constant(self) -> Argument {
         Argument { differentiated: false, ..self }
     }
 
-    /// The type of the operand in a run with a float dtype.
+    /// Returns the type of the operand in a run with a float dtype.
     pub fn ty(&self, float: DType) -> TensorType {
         let dtype = match self.kind {
             ArgumentKind::Float => float,
@@ -208,7 +208,7 @@ pub fn floats(shape: &'static [usize], fill: Fill) -> Argument {
     Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true }
 }
 
-/// Normal floats.
+/// Returns normal floats.
 pub fn normal(shape: &'static [usize]) -> Argument {
     floats(shape, Fill::Normal)
 }
@@ -244,12 +244,12 @@ pub fn ints_among(numbers: &'static [f64], shape: &'static [usize]) -> Argument 
     Argument { shape, kind: ArgumentKind::Int, fill: Fill::Among(numbers), differentiated: false }
 }
 
-/// Bools.
+/// Returns bools.
 pub fn bools(shape: &'static [usize]) -> Argument {
     Argument { shape, kind: ArgumentKind::Bool, fill: Fill::Normal, differentiated: false }
 }
 
-/// The only result of a method.
+/// Returns the only result of a method.
 ///
 /// # Errors
 /// The error of `result`.
@@ -257,7 +257,7 @@ pub fn one(result: Result<AnyTensor>) -> Result<Vec<AnyTensor>> {
     result.map(|tensor| vec![tensor])
 }
 
-/// Two results of a method.
+/// Returns two results of a method.
 ///
 /// # Errors
 /// The error of `result`.
@@ -292,7 +292,7 @@ pub const FAMILIES: &[Family] = &[
     ("view", view::rows),
 ];
 
-/// Every row.
+/// Returns every row.
 pub fn all() -> Vec<Method> {
     FAMILIES.iter().flat_map(|(_, rows)| rows()).collect()
 }

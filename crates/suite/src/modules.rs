@@ -112,7 +112,7 @@ pub const GROUPS: &[Group] = &[
     ("Losses", losses::rows),
 ];
 
-/// Every row.
+/// Returns every row.
 pub fn all() -> Vec<ModuleRow> {
     GROUPS.iter().flat_map(|(_, rows)| rows()).collect()
 }

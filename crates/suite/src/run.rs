@@ -38,7 +38,7 @@ const SHOWN: usize = 100;
 const SHOWN_OF_CASE: usize = 2;
 
 impl Summary {
-    /// An empty summary.
+    /// Returns an empty summary.
     pub fn new(title: impl Into<String>) -> Summary {
         Summary { title: title.into(), ..Summary::default() }
     }
@@ -87,7 +87,7 @@ impl Summary {
         true
     }
 
-    /// The number of cases that did not run because the engine lacks a dtype.
+    /// Returns the number of cases that did not run because the engine lacks a dtype.
     pub fn lacking(&self) -> usize {
         self.lacking.values().sum()
     }
@@ -152,7 +152,7 @@ pub enum Stack {
     Autodiff,
 }
 
-/// Mode *value* of one group on several engines. Large cases are not run on the reference, which would be compared
+/// Runs mode *value* of one group on several engines. Large cases are not run on the reference, which would be compared
 /// with itself.
 pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
     let title =
@@ -178,7 +178,7 @@ pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
     summaries
 }
 
-/// Mode *grad* of one group on one engine.
+/// Runs mode *grad* of one group on one engine.
 pub fn grads(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("grad {group:?} on {}", subject.name));
     let engine = (subject.open)();
@@ -190,7 +190,7 @@ pub fn grads(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// Mode *forward* of one group on one engine. Cases ignored in mode *grad* are ignored here too.
+/// Runs mode *forward* of one group on one engine. Cases ignored in mode *grad* are ignored here too.
 pub fn forwards(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("forward {group:?} on {}", subject.name));
     let engine = (subject.open)();
@@ -202,7 +202,7 @@ pub fn forwards(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// Mode *vmap* of one group on one engine: small cases only. Cases ignored in mode *value* are ignored here too.
+/// Runs mode *vmap* of one group on one engine: small cases only. Cases ignored in mode *value* are ignored here too.
 pub fn batches(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("vmap {group:?} on {}", subject.name));
     let engine = (subject.open)();
@@ -214,7 +214,7 @@ pub fn batches(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// Mode *expand* of one group on one engine.
+/// Runs mode *expand* of one group on one engine.
 pub fn expansions(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("expand {group:?} on {}", subject.name));
     let engine = (subject.open)();
@@ -268,7 +268,7 @@ fn part(text: &str) -> Option<(usize, usize)> {
     (1..=parts).contains(&number).then_some((number, parts))
 }
 
-/// The number of cases of a group, for reports.
+/// Returns the number of cases of a group, for reports.
 pub fn count(group: Group) -> usize {
     group.cases().iter().filter(|case: &&Case| case.is_valid()).count()
 }

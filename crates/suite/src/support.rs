@@ -6,7 +6,7 @@ use kiln_ir::{DType, Engine, Expand, OpKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A table with a line for each op and a column for each dtype: `n`: native; `x`: expanded;
+/// Returns a table with a line for each op and a column for each dtype: `n`: native; `x`: expanded;
 /// `-`: the engine lacks the dtype; blank: the op does not accept the dtype.
 pub fn support_table(name: &str, engine: &dyn Engine) -> String {
     let dtypes = dtypes_of_ops();

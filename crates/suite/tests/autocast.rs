@@ -62,27 +62,7 @@ fn values(group: Group) {
     finish(summaries.into());
 }
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {$(
-        #[test]
-        fn $test() {
-            values(Group::$group);
-        }
-    )*};
-}
-
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
-    loops Loop,
-}
+kiln_suite::group_tests!(values);
 
 type Function<B> = fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 1>;
 

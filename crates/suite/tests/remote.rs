@@ -9,27 +9,7 @@ use kiln_suite::run::{Stack, Summary, finish, grads, values};
 
 const MATRIX: [(Subject, Stack); 2] = [(REMOTE, Stack::Plain), (REMOTE, Stack::Autodiff)];
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {$(
-        #[test]
-        fn $test() {
-            finish(values(&MATRIX, Group::$group));
-        }
-    )*};
-}
-
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
-    loops Loop,
-}
+kiln_suite::group_tests!(|group| finish(values(&MATRIX, group)));
 
 #[test]
 fn gradients() {

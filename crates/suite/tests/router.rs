@@ -5,22 +5,10 @@ use kiln_suite::cases::Group;
 use kiln_suite::engines::ROUTER;
 use kiln_suite::run::{Stack, expansions, finish, forwards, grads, values};
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {$(
-        #[test]
-        fn $test() {
-            finish(values(&[(ROUTER, Stack::Plain), (ROUTER, Stack::Autodiff)], Group::$group));
-        }
-    )*};
-}
-
-groups! {
-    nothing Nothing,
-    reduce Reduce,
-    contraction Contraction,
-    edge Edge,
-    loops Loop,
-}
+kiln_suite::group_tests!(
+    |group| finish(values(&[(ROUTER, Stack::Plain), (ROUTER, Stack::Autodiff)], group)),
+    nothing Nothing, reduce Reduce, contraction Contraction, edge Edge, loops Loop
+);
 
 #[test]
 fn gradients() {

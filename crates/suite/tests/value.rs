@@ -1,6 +1,5 @@
 //! Mode *value*: every case, in every layout, on every engine, alone and under automatic differentiation.
 
-use kiln_suite::cases::Group;
 use kiln_suite::engines::{CPU_MANY, CPU_ONE, FUSED_MANY, FUSED_ONE, REFERENCE, Subject};
 use kiln_suite::run::{Stack, finish, values};
 
@@ -17,24 +16,4 @@ const MATRIX: [(Subject, Stack); 10] = [
     (FUSED_MANY, Stack::Autodiff),
 ];
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {$(
-        #[test]
-        fn $test() {
-            finish(values(&MATRIX, Group::$group));
-        }
-    )*};
-}
-
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
-    loops Loop,
-}
+kiln_suite::group_tests!(|group| finish(values(&MATRIX, group)));

@@ -8,7 +8,7 @@ use kiln_foreign::{Contraction, Library};
 use kiln_ir::{ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Scalar};
 
 /// The most spatial dimensions of LibTorch's convolutions and pooling.
-const MOST_DIMENSIONS: usize = 3;
+const MAX_DIMENSIONS: usize = 3;
 
 impl Contraction for Torch {
     fn matmul(call: &Call<'_>) -> Native {
@@ -29,7 +29,7 @@ impl Contraction for Torch {
     }
 
     fn has_conv(spec: &ConvSpec, _: &ConvPass) -> bool {
-        spec.stride.len() <= MOST_DIMENSIONS
+        spec.stride.len() <= MAX_DIMENSIONS
     }
 
     /// LibTorch has the same padding on both sides. Zeros are added to the operand here, or cut off the gradient.
@@ -58,7 +58,7 @@ impl Contraction for Torch {
     }
 
     fn has_pool(spec: &PoolSpec) -> bool {
-        spec.window.len() <= MOST_DIMENSIONS
+        spec.window.len() <= MAX_DIMENSIONS
     }
 
     fn pool(call: &Call<'_>, x: &Tensor, spec: &PoolSpec) -> Result {

@@ -29,7 +29,7 @@ pub enum LibTorchDevice {
 }
 
 impl LibTorchDevice {
-    /// A number that tells devices apart: 0 for the processor, 1 for the Apple GPU, 2 and more for GPUs.
+    /// Returns a number that tells devices apart: 0 for the processor, 1 for the Apple GPU, 2 and more for GPUs.
     ///
     /// ```
     /// use kiln_torch::LibTorchDevice;
@@ -44,7 +44,7 @@ impl LibTorchDevice {
         }
     }
 
-    /// The number of NVIDIA or AMD GPUs that LibTorch finds.
+    /// Returns the number of NVIDIA or AMD GPUs that LibTorch finds.
     ///
     /// # Errors
     /// When LibTorch is missing.
@@ -98,7 +98,7 @@ impl fmt::Display for LibTorchDevice {
     }
 }
 
-/// The version of the LibTorch that the crate was built with, such as `1.13.1`.
+/// Returns the version of the LibTorch that the crate was built with, such as `1.13.1`.
 ///
 /// # Errors
 /// When LibTorch is missing: the error lists the searched places and the line to run.

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 const ABI: i32 = 1;
 
 /// More axes than any tensor of Kiln has.
-const MOST_AXES: usize = 64;
+const MAX_AXES: usize = 64;
 
 /// The name of the engine in errors that concern every device.
 pub(crate) const ENGINE: &str = "libtorch";
@@ -285,10 +285,10 @@ impl Tensor {
 
     /// The lengths.
     pub(crate) fn lengths(&self) -> Vec<i64> {
-        let mut lengths = [0; MOST_AXES];
+        let mut lengths = [0; MAX_AXES];
         // SAFETY: the handle is alive, and the shim writes no more than the length of the array.
-        let rank = unsafe { (opened().lengths)(self.0.as_ptr(), lengths.as_mut_ptr(), MOST_AXES) };
-        lengths[..usize::try_from(rank).unwrap_or(0).min(MOST_AXES)].to_vec()
+        let rank = unsafe { (opened().lengths)(self.0.as_ptr(), lengths.as_mut_ptr(), MAX_AXES) };
+        lengths[..usize::try_from(rank).unwrap_or(0).min(MAX_AXES)].to_vec()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kiln_data::DataError;
 use kiln_ir::anomaly::Anomaly;
@@ -202,22 +202,16 @@ impl TrainError {
 
     /// Whether a training step failed because the device had no memory for a tensor.
     pub(crate) fn is_step_out_of_memory(&self) -> bool {
-        match self {
-            TrainError::Tensor { place, source } => !place.validation && source.is_out_of_memory(),
-            TrainError::Optimizer { place, source } => !place.validation && is_out_of_memory(source),
-            TrainError::Task { place, source } => !place.validation && is_out_of_memory(&**source),
-            TrainError::Panicked { place, problem } => !place.validation && problem.contains("out of memory"),
-            TrainError::Data { .. }
-            | TrainError::Metric { .. }
-            | TrainError::Callback { .. }
-            | TrainError::InvalidOption { .. }
-            | TrainError::NonFiniteLoss { .. }
-            | TrainError::NonFiniteGradient { .. }
-            | TrainError::OtherRun { .. }
-            | TrainError::LossShape { .. }
-            | TrainError::Logger { .. }
-            | TrainError::UnknownMetric { .. }
-            | TrainError::Store(_) => false,
+        if let TrainError::Tensor { place, source } = self {
+            !place.validation && source.is_out_of_memory()
+        } else if let TrainError::Optimizer { place, source } = self {
+            !place.validation && is_out_of_memory(source)
+        } else if let TrainError::Task { place, source } = self {
+            !place.validation && is_out_of_memory(&**source)
+        } else if let TrainError::Panicked { place, problem } = self {
+            !place.validation && problem.contains("out of memory")
+        } else {
+            false
         }
     }
 
@@ -233,32 +227,15 @@ impl TrainError {
 
     /// Sets the position of an error that has none yet.
     pub(crate) fn at(mut self, position: TrainPosition) -> TrainError {
-        match &mut self {
-            TrainError::Task { place, .. }
-            | TrainError::Optimizer { place, .. }
-            | TrainError::Tensor { place, .. }
-            | TrainError::Data { place, .. }
-            | TrainError::Metric { place, .. }
-            | TrainError::Callback { place, .. }
-                if *place == TrainPosition::default() =>
-            {
-                *place = position;
-            }
-            TrainError::Task { .. }
-            | TrainError::Optimizer { .. }
-            | TrainError::Tensor { .. }
-            | TrainError::Data { .. }
-            | TrainError::Metric { .. }
-            | TrainError::Callback { .. }
-            | TrainError::InvalidOption { .. }
-            | TrainError::NonFiniteLoss { .. }
-            | TrainError::NonFiniteGradient { .. }
-            | TrainError::OtherRun { .. }
-            | TrainError::LossShape { .. }
-            | TrainError::Panicked { .. }
-            | TrainError::Logger { .. }
-            | TrainError::UnknownMetric { .. }
-            | TrainError::Store(_) => {}
+        if let TrainError::Task { place, .. }
+        | TrainError::Optimizer { place, .. }
+        | TrainError::Tensor { place, .. }
+        | TrainError::Data { place, .. }
+        | TrainError::Metric { place, .. }
+        | TrainError::Callback { place, .. } = &mut self
+            && *place == TrainPosition::default()
+        {
+            *place = position;
         }
         self
     }
@@ -334,6 +311,13 @@ pub enum LoggerError {
     /// Another error of a logger.
     #[error("{0}")]
     Other(String),
+}
+
+impl LoggerError {
+    /// Returns the function from an error of the operating system to that of a file.
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> LoggerError + Copy {
+        move |source| LoggerError::Io { path: path.to_owned(), source }
+    }
 }
 
 /// An error of computing a metric.

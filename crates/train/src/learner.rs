@@ -132,27 +132,17 @@ impl<T: Task> Learner<T> {
         }
     }
 
-    /// Sets the name of the run, for logs. Default: `run`.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.options.name = name.into();
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the name of the run, for logs. Default: `run`.
+        name(name: impl Into<String>) => options.name = name.into();
 
-    /// Sets the number of epochs in total, including those before a checkpoint: at least 1. Default: 1, which a message at the
-    /// start says, or no bound if [`max_steps`](Learner::max_steps) is set.
-    #[must_use]
-    pub fn epochs(mut self, epochs: u64) -> Self {
-        self.options.epochs = Some(epochs);
-        self
-    }
+        /// Sets the number of epochs in total, including those before a checkpoint: at least 1. Default: 1, which a message at the
+        /// start says, or no bound if [`max_steps`](Learner::max_steps) is set.
+        epochs(epochs: u64) => options.epochs = Some(epochs);
 
-    /// Sets the number of steps in total, including those before a checkpoint: at least 1. Training ends at this step or
-    /// after the last epoch, whichever is first. Default: no bound.
-    #[must_use]
-    pub fn max_steps(mut self, steps: u64) -> Self {
-        self.options.max_steps = Some(steps);
-        self
+        /// Sets the number of steps in total, including those before a checkpoint: at least 1. Training ends at this step or
+        /// after the last epoch, whichever is first. Default: no bound.
+        max_steps(steps: u64) => options.max_steps = Some(steps);
     }
 
     /// Adds a metric for training and for each validation set.
@@ -191,52 +181,29 @@ impl<T: Task> Learner<T> {
         self
     }
 
-    /// Sets the renderer. Default: [`automatic`](crate::renderer::automatic).
-    #[must_use]
-    pub fn renderer(mut self, renderer: impl Renderer + 'static) -> Self {
-        self.renderer = Some(Box::new(renderer));
-        self.options.silent = false;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the renderer. Default: [`automatic`](crate::renderer::automatic).
+        renderer(renderer: impl Renderer + 'static) =>
+            renderer = Some(Box::new(renderer)), options.silent = false;
 
-    /// Shows nothing.
-    #[must_use]
-    pub fn silent(mut self) -> Self {
-        self.renderer = None;
-        self.options.silent = true;
-        self
-    }
+        /// Shows nothing.
+        silent() => renderer = None, options.silent = true;
 
-    /// Sets when the validation sets are evaluated. Default: after each epoch.
-    #[must_use]
-    pub fn validate_every(mut self, interval: Interval) -> Self {
-        self.options.validate_every = interval;
-        self
-    }
+        /// Sets when the validation sets are evaluated. Default: after each epoch.
+        validate_every(interval: Interval) => options.validate_every = interval;
 
-    /// Sets the number of steps between the end of a step and reading its loss from the device. With 0 the host waits
-    /// for the device after each step. Default: 1, so that the device always has the next step to work on. A NaN is
-    /// detected that much later.
-    #[must_use]
-    pub fn read_delay(mut self, steps: usize) -> Self {
-        self.options.read_delay = steps;
-        self
-    }
+        /// Sets the number of steps between the end of a step and reading its loss from the device. With 0 the host waits
+        /// for the device after each step. Default: 1, so that the device always has the next step to work on. A NaN is
+        /// detected that much later.
+        read_delay(steps: usize) => options.read_delay = steps;
 
-    /// Sets whether a NaN or infinite loss ends training with an error. Default: yes.
-    #[must_use]
-    pub fn stop_on_non_finite(mut self, stop: bool) -> Self {
-        self.options.stop_on_non_finite = stop;
-        self
-    }
+        /// Sets whether a NaN or infinite loss ends training with an error. Default: yes.
+        stop_on_non_finite(stop: bool) => options.stop_on_non_finite = stop;
 
-    /// Sets whether [`Step::backward`](crate::Step::backward) reads each loss before the update. A NaN or infinite loss
-    /// is then an error that leaves the model in its state before the step. The host waits for the device in each step.
-    /// Default: no.
-    #[must_use]
-    pub fn check_loss_before_update(mut self, check: bool) -> Self {
-        self.options.step.checks_loss = check;
-        self
+        /// Sets whether [`Step::backward`](crate::Step::backward) reads each loss before the update. A NaN or infinite loss
+        /// is then an error that leaves the model in its state before the step. The host waits for the device in each step.
+        /// Default: no.
+        check_loss_before_update(check: bool) => options.step.checks_loss = check;
     }
 
     /// Sets whether to look for NaN and infinity in the loss and in each gradient, before the update. The error names the
@@ -249,13 +216,11 @@ impl<T: Task> Learner<T> {
         self
     }
 
-    /// Sets the monitored value: learning-rate schedules [observe](kiln_optim::LearningRate::observe) it after each
-    /// evaluation, the history names its best epoch, and callbacks without a monitor of their own use it. Default: the
-    /// loss.
-    #[must_use]
-    pub fn monitor(mut self, monitor: Monitor) -> Self {
-        self.options.monitor = monitor;
-        self
+    kiln_ir::setters! {
+        /// Sets the monitored value: learning-rate schedules [observe](kiln_optim::LearningRate::observe) it after each
+        /// evaluation, the history names its best epoch, and callbacks without a monitor of their own use it. Default: the
+        /// loss.
+        monitor(monitor: Monitor) => options.monitor = monitor;
     }
 
     /// Adds [early stopping](EarlyStopping).
@@ -307,12 +272,10 @@ impl<T: Task> Learner<T> {
         self
     }
 
-    /// Sets a flag that stops training after any step. Training then ends without an error, and `fit` can continue from
-    /// there.
-    #[must_use]
-    pub fn interrupter(mut self, interrupter: Interrupter) -> Self {
-        self.options.interrupter = interrupter;
-        self
+    kiln_ir::setters! {
+        /// Sets a flag that stops training after any step. Training then ends without an error, and `fit` can continue from
+        /// there.
+        interrupter(interrupter: Interrupter) => options.interrupter = interrupter;
     }
 
     /// Adds a closure that receives the record of each step, after its values were read from the device.
@@ -327,53 +290,34 @@ impl<T: Task> Learner<T> {
         self.callback(OnEpoch(callback))
     }
 
-    /// Trains on the first batches of epoch 0 alone, in each epoch, to see whether the model can learn them. Default: all
-    /// batches.
-    #[must_use]
-    pub fn overfit_batches(mut self, batches: u64) -> Self {
-        self.options.overfit_batches = Some(batches);
-        self
-    }
+    kiln_ir::setters! {
+        /// Trains on the first batches of epoch 0 alone, in each epoch, to see whether the model can learn them. Default: all
+        /// batches.
+        overfit_batches(batches: u64) => options.overfit_batches = Some(batches);
 
-    /// Runs one epoch of one training batch and one batch of each validation set, to find errors early.
-    #[must_use]
-    pub fn dry_run(mut self) -> Self {
-        self.options.overfit_batches = Some(1);
-        self.options.max_valid_batches = Some(1);
-        self.options.epochs = Some(1);
-        self
-    }
+        /// Runs one epoch of one training batch and one batch of each validation set, to find errors early.
+        dry_run() =>
+            options.overfit_batches = Some(1), options.max_valid_batches = Some(1), options.epochs = Some(1);
 
-    /// Seeds the random numbers of the models' devices before the first step (device `n` of several with `seed + n`), and the
-    /// shuffling of [`fit_tensors`](Learner::fit_tensors). A resumed run continues its random streams instead. Default: the streams
-    /// continue from their state.
-    ///
-    /// Initial weights are drawn before there is a learner: seed the device with
-    /// [`Backend::seed`](kiln_tensor::Backend::seed) before the model is made. A data loader has a seed of its own.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.options.seed = Some(seed);
-        self
-    }
+        /// Seeds the random numbers of the models' devices before the first step (device `n` of several with `seed + n`), and the
+        /// shuffling of [`fit_tensors`](Learner::fit_tensors). A resumed run continues its random streams instead. Default: the streams
+        /// continue from their state.
+        ///
+        /// Initial weights are drawn before there is a learner: seed the device with
+        /// [`Backend::seed`](kiln_tensor::Backend::seed) before the model is made. A data loader has a seed of its own.
+        seed(seed: u64) => options.seed = Some(seed);
 
-    /// Sets whether [`fit_tensors`](Learner::fit_tensors) drops an incomplete last training batch, as for batch normalisation,
-    /// which cannot train on a single item. Validation uses all items. A loader has
-    /// [an option of its own](crate::loader::TensorLoader::drop_last). Default: no.
-    #[must_use]
-    pub fn drop_last(mut self, drop_last: bool) -> Self {
-        self.options.drop_last = drop_last;
-        self
-    }
+        /// Sets whether [`fit_tensors`](Learner::fit_tensors) drops an incomplete last training batch, as for batch normalisation,
+        /// which cannot train on a single item. Validation uses all items. A loader has
+        /// [an option of its own](crate::loader::TensorLoader::drop_last). Default: no.
+        drop_last(drop_last: bool) => options.drop_last = drop_last;
 
-    /// Sets the activation checkpointing of training steps, which replaces that of the models' devices. With
-    /// [`Checkpointing::Balanced`] the tape needs less memory, and the backward pass recomputes cheap results. The values
-    /// are the same, bit for bit. Default: that of the devices.
-    ///
-    /// [`checkpoint`](kiln_tensor::checkpoint) saves more, for a block that the model chooses.
-    #[must_use]
-    pub fn checkpointing(mut self, checkpointing: Checkpointing) -> Self {
-        self.options.checkpointing = Some(checkpointing);
-        self
+        /// Sets the activation checkpointing of training steps, which replaces that of the models' devices. With
+        /// [`Checkpointing::Balanced`] the tape needs less memory, and the backward pass recomputes cheap results. The values
+        /// are the same, bit for bit. Default: that of the devices.
+        ///
+        /// [`checkpoint`](kiln_tensor::checkpoint) saves more, for a block that the model chooses.
+        checkpointing(checkpointing: Checkpointing) => options.checkpointing = Some(checkpointing);
     }
 
     /// Adds a hyper-parameter, for logs.

@@ -79,11 +79,9 @@ impl<F> Stream<F> {
         Stream { start, num_batches: None }
     }
 
-    /// Sets the number of batches of an epoch, for progress. Default: unknown.
-    #[must_use]
-    pub fn with_num_batches(mut self, num_batches: u64) -> Stream<F> {
-        self.num_batches = Some(num_batches);
-        self
+    kiln_ir::setters! {
+        /// Sets the number of batches of an epoch, for progress. Default: unknown.
+        with_num_batches(num_batches: u64) => num_batches = Some(num_batches);
     }
 }
 

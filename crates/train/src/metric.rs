@@ -51,6 +51,7 @@ mod vision;
 
 use std::fmt::Debug;
 
+pub(crate) use accumulated::facts;
 pub use accumulated::{Accumulated, MetricRule};
 pub use accumulator::Accumulator;
 pub use accuracy::{Accuracy, AccuracyMetric};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::callback::Control;
+use crate::callback::{Control, Event};
 use crate::error::{Result, TrainError};
 use crate::history::{EpochReport, Scores};
 
@@ -69,21 +69,28 @@ pub(crate) struct Best {
     pub(crate) waited: u64,
 }
 
-impl Best {
-    /// Records the value of a report that a callback monitors: its own, or that of the learner. Returns whether it is the
-    /// best so far.
-    pub(crate) fn observe(
-        &mut self,
-        own: &Option<Monitor>,
-        control: &Control,
-        report: &EpochReport,
-        min_delta: f64,
-    ) -> bool {
-        let monitor = control.monitor(own);
-        let value = monitor.value(report).unwrap_or(f64::NAN);
-        self.update(report.epoch, value, monitor.higher_is_better(control), min_delta)
-    }
+/// The value that a callback monitors, and its best so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Monitored {
+    /// `None` for that of the learner.
+    pub(crate) monitor: Option<Monitor>,
+    pub(crate) best: Best,
+}
 
+impl Monitored {
+    /// Checks the name at the start, and records the value of each evaluation. Returns whether it is the best so far.
+    pub(crate) fn on(&mut self, event: Event<'_>, control: &Control, min_delta: f64) -> Result<bool> {
+        let monitor = control.monitor(&self.monitor);
+        if let Event::Started = event {
+            monitor.check(control)?;
+        }
+        let Event::Evaluated(report) = event else { return Ok(false) };
+        let value = monitor.value(report).unwrap_or(f64::NAN);
+        Ok(self.best.update(report.epoch, value, monitor.higher_is_better(control), min_delta))
+    }
+}
+
+impl Best {
     /// Records the value of an epoch. Returns whether it is the best so far; NaN never is.
     pub(crate) fn update(&mut self, epoch: u64, value: f64, higher_is_better: bool, min_delta: f64) -> bool {
         let better = match self.bits.map(f64::from_bits) {

@@ -75,11 +75,9 @@ impl Observation {
         Observation { num_items, ..Observation::default() }
     }
 
-    /// Adds the loss, of shape `[1]`: the mean over the items.
-    #[must_use]
-    pub fn with_loss(mut self, loss: AnyTensor) -> Observation {
-        self.loss = Some(below(loss));
-        self
+    kiln_ir::setters! {
+        /// Adds the loss, of shape `[1]`: the mean over the items.
+        with_loss(loss: AnyTensor) => loss = Some(below(loss));
     }
 
     /// Adds a tensor, detached from automatic differentiation.

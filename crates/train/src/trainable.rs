@@ -47,12 +47,10 @@ impl<M: Module> Trainable<M> {
         }
     }
 
-    /// Sets the name, for logs and checkpoints: lower-case letters, digits and `_`. Default: `model`. A task with several
-    /// models names each.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Trainable<M> {
-        self.name = name.into();
-        self
+    kiln_ir::setters! {
+        /// Sets the name, for logs and checkpoints: lower-case letters, digits and `_`. Default: `model`. A task with several
+        /// models names each.
+        named(name: impl Into<String>) => name = name.into();
     }
 
     /// Returns the name.

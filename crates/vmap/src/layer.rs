@@ -31,7 +31,7 @@ impl Vmap {
         Vmap { inner }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }
@@ -49,7 +49,7 @@ impl Vmap {
         self.wrap(moved(&*self.inner, value, axis, 0))
     }
 
-    /// The inner engine's value with the batch as `axis`. A value that is shared by all examples is broadcast.
+    /// Returns the inner engine's value with the batch as `axis`. A value that is shared by all examples is broadcast.
     ///
     /// The result is poisoned if the batch size differs, or if the axis is out of range or exceeds the maximum rank. A
     /// poisoned result has the expected type if there is one.
@@ -80,17 +80,17 @@ impl Vmap {
         moved(&*self.inner, all, 0, axis)
     }
 
-    /// Whether the value differs between examples.
+    /// Returns whether the value differs between examples.
     pub fn is_batched(&self, value: &Value) -> bool {
         self.examples_of(value).is_some()
     }
 
-    /// The batch size of the value; `None` if it is shared by all examples.
+    /// Returns the batch size of the value; `None` if it is shared by all examples.
     pub fn num_examples(&self, value: &Value) -> Option<usize> {
         Some(self.examples_of(value)?.shape()[0])
     }
 
-    /// A value of the inner engine as a value that is shared by all examples.
+    /// Returns a value of the inner engine as a value that is shared by all examples.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }

@@ -55,52 +55,26 @@ fn run(check: impl FnOnce() -> Vec<Summary>) {
     println!("{totals}");
 }
 
-macro_rules! groups {
-    ($($test:ident $group:ident,)*) => {
-        mod value {
-            use super::*;
+mod value {
+    use super::*;
 
-            $(
-                #[test]
-                #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
-                fn $test() {
-                    let plain = [AMONG, WEBGPU, PARTS].map(|subject| (subject, Stack::Plain));
-                    let matrix: Vec<_> = [(WGPU, Stack::Autodiff)].into_iter().chain(plain).collect();
-                    run(|| values(&matrix, Group::$group));
-                }
-            )*
-        }
-
-        mod grad {
-            use super::*;
-
-            $(
-                #[test]
-                #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
-                fn $test() {
-                    run(|| vec![grads(&WGPU, Group::$group)]);
-                }
-            )*
-        }
-
-        #[test]
-        fn every_group_has_a_test() {
-            assert_eq!([$(Group::$group),*], Group::ALL);
-        }
-    };
+    kiln_suite::group_tests!(
+        |group| {
+            let plain = [AMONG, WEBGPU, PARTS].map(|subject| (subject, Stack::Plain));
+            let matrix: Vec<_> = [(WGPU, Stack::Autodiff)].into_iter().chain(plain).collect();
+            run(|| values(&matrix, group));
+        },
+        ignored: "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"
+    );
 }
 
-groups! {
-    nothing Nothing,
-    unary Unary,
-    binary Binary,
-    view View,
-    reduce Reduce,
-    index Index,
-    contraction Contraction,
-    composite Composite,
-    edge Edge,
-    loops Loop,
+mod grad {
+    use super::*;
+
+    kiln_suite::group_tests!(
+        |group| run(|| vec![grads(&WGPU, group)]),
+        ignored: "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"
+    );
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn forward(
     subjects: &Subjects,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    let failed = |message: String| Failure::whole(Check::Forward, message);
+    let failed = |message: String| Failure::of_program(Check::Forward, message);
     let layer = Forward::new(subjects.one.clone());
     let mut random = Random::new(31, trial.inputs.len() as u64);
     let (mut reverse, mut magnitude) = (0.0, 0.0);
@@ -94,7 +94,7 @@ fn program(
     subjects: &Subjects,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    let failed = |message: String| Failure::whole(Check::GradientProgram, message);
+    let failed = |message: String| Failure::of_program(Check::GradientProgram, message);
     let program = gradient_program(&trial.program).map_err(|error| failed(error.to_string()))?;
     verify(&program).map_err(|error| failed(format!("invalid: {error}\n{program}")))?;
     round_trip(&program).map_err(failed)?;

@@ -12,12 +12,12 @@ use kiln_suite::engines::reference;
 
 /// Maximum number of elements of checked operands: expansions of sorts and contractions materialize large
 /// intermediates.
-const MOST_ELEMENTS: usize = 700;
+const MAX_ELEMENTS: usize = 700;
 
 /// Checks that the expansion of the whole program is valid, then runs the expansion of each op on the reference, with
 /// its operands in the program.
 pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
-    let failed = |message: String| Failure::whole(Check::Expansion, message);
+    let failed = |message: String| Failure::of_program(Check::Expansion, message);
     if trial.program.instructions.iter().all(|i| MINIMAL.contains(i.op.kind())) {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
 /// Whether the expansion of an op is checked. Regions expand op by op, which other programs cover.
 fn is_worth(op: &Op, list: &[HostOperand]) -> bool {
     let small = |operand: &HostOperand| match operand {
-        HostOperand::Data(data) => data.num_elements() <= MOST_ELEMENTS,
+        HostOperand::Data(data) => data.num_elements() <= MAX_ELEMENTS,
         HostOperand::Number(_) => true,
     };
     let has_own = !MINIMAL.contains(op.kind()) || op.kind() == OpKind::Collective;

@@ -52,16 +52,16 @@ fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Holding, usize)> {
     const LONG: usize = 20;
     /// Repeats until a plan is predicted, and one more.
     const OFTEN: usize = 5;
-    let once = holdings(subjects).iter().map(|&held| (held, 1));
+    let once = holdings(subjects).iter().map(|&holding| (holding, 1));
     let is_long = trial.program.instructions.len() >= LONG && subjects.scope != Scope::Kernels;
-    let often = is_long.then(|| holdings(subjects).iter().map(|&held| (held, OFTEN)));
+    let often = is_long.then(|| holdings(subjects).iter().map(|&holding| (holding, OFTEN)));
     once.chain(often.into_iter().flatten()).collect()
 }
 
 /// Runs the recorded program and its gradients, without comparing results.
 pub(super) fn run_all(trial: &Trial, subjects: &Subjects) {
-    for &held in holdings(subjects) {
-        run(&subjects.fused, trial, held, &mut noise_of(trial));
+    for &holding in holdings(subjects) {
+        run(&subjects.fused, trial, holding, &mut noise_of(trial));
     }
     let checkpointing = checkpointing(trial);
     for engine in [subjects.one.clone(), Arc::new(subjects.fused.clone())] {
@@ -81,8 +81,8 @@ fn checkpointing(trial: &Trial) -> Checkpointing {
 fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
     let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
-    for (held, repeats) in repeated(trial, subjects) {
-        let record = |_| run(&subjects.fused, trial, held, &mut noise_of(trial));
+    for (holding, repeats) in repeated(trial, subjects) {
+        let record = |_| run(&subjects.fused, trial, holding, &mut noise_of(trial));
         let found = (1..repeats).fold(record(0), |_, number| record(number));
         counts.comparisons += found.len() as u64;
         let (slots, found): (Vec<usize>, Vec<Slot>) = found.into_iter().unzip();
@@ -90,7 +90,7 @@ fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(),
         let noisy = |number| noisy(number).map(|all| slots.iter().map(|&slot| all[slot].clone()).collect());
         if let Some((place, text)) = problem(subjects, &expected, &found, &noisy) {
             let slot = slots[place];
-            let text = format!("%{slot}, with {} held: {text}", held.name());
+            let text = format!("%{slot}, with {} held: {text}", holding.name());
             // A smaller program may fail at another op.
             return Err(Failure { op: None, ..at_slot(trial, slot, Check::Fused, text) });
         }
@@ -123,10 +123,10 @@ impl Holding {
 }
 
 /// Records the program and reads the held values: slots with their values, in the order of the slots.
-fn run(layer: &Fusion, trial: &Trial, held: Holding, random: &mut Random) -> Vec<(usize, Slot)> {
+fn run(layer: &Fusion, trial: &Trial, holding: Holding, random: &mut Random) -> Vec<(usize, Slot)> {
     let program = &trial.program;
     let mut last = vec![0; program.num_slots()];
-    let mut holds = vec![held == Holding::All; program.num_slots()];
+    let mut holds = vec![holding == Holding::All; program.num_slots()];
     for (number, instruction) in program.instructions.iter().enumerate() {
         slots_of(&instruction.operands).for_each(|slot| last[slot] = number);
     }
@@ -146,20 +146,20 @@ fn run(layer: &Fusion, trial: &Trial, held: Holding, random: &mut Random) -> Vec
                 }
             });
         }
-        values.extend(recorded(layer, instruction, operands, held, random).into_iter().map(Some));
+        values.extend(recorded(layer, instruction, operands, holding, random).into_iter().map(Some));
         let first = values.len() - instruction.results.len();
         for slot in first..values.len() {
-            holds[slot] |= held == Holding::Some && random.chance(25);
+            holds[slot] |= holding == Holding::Some && random.chance(25);
             if !holds[slot] && last[slot] <= number {
                 values[slot] = None;
             }
         }
-        if held == Holding::Some {
+        if holding == Holding::Some {
             disturb(layer, &values, random);
         }
     }
     let mut order: Vec<usize> = (trial.inputs.len()..values.len()).filter(|&slot| holds[slot]).collect();
-    if held == Holding::Some {
+    if holding == Holding::Some {
         order = random.permutation(order.len()).into_iter().map(|place| order[place]).collect();
     }
     let mut found: Vec<(usize, Slot)> =
@@ -180,10 +180,10 @@ fn recorded(
     layer: &Fusion,
     instruction: &Instruction,
     operands: Operands,
-    held: Holding,
+    holding: Holding,
     random: &mut Random,
 ) -> Values {
-    if held != Holding::Some || !random.chance(8) {
+    if holding != Holding::Some || !random.chance(8) {
         return executed(layer, instruction, operands);
     }
     let other = || std::thread::scope(|scope| scope.spawn(|| executed(layer, instruction, operands)).join());
@@ -212,17 +212,17 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     let noisy = |number: u64| under(run_with_noise(subjects, number));
     let compared = |expected: &[Slot], found: &[Slot], check: Check| {
         let problem = problem(subjects, expected, found, &noisy);
-        let failed = |(place, text)| Err(Failure::whole(check, format!("of input {place}: {text}")));
+        let failed = |(place, text)| Err(Failure::of_program(check, format!("of input {place}: {text}")));
         problem.map_or(Ok(()), failed)
     };
     counts.comparisons += eager.len() as u64;
     if subjects.scope.varies() {
         let reference = under(Arc::new(reference()));
-        let none = || Failure::whole(Check::EagerGradient, "there is one, but none over the reference");
+        let none = || Failure::of_program(Check::EagerGradient, "there is one, but none over the reference");
         compared(&reference.ok_or_else(none)?, &eager, Check::EagerGradient)?;
         counts.comparisons += eager.len() as u64;
     }
-    let failed = |text: String| Failure::whole(Check::FusedGradient, text);
+    let failed = |text: String| Failure::of_program(Check::FusedGradient, text);
     let found = under(Arc::new(subjects.fused.clone()));
     // A failed op is recorded only if the failure is not known immediately. After a `Recover` or a select of other
     // elements, both runs continue, with different gradients.

@@ -38,7 +38,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     let odd = trial.program.instructions.len() % 2 == 1;
     let checkpointing = if odd { Checkpointing::Balanced } else { Checkpointing::None };
     let layer = Autodiff::new(subjects.one.clone(), checkpointing);
-    let gradients = function.gradients(&layer).map_err(|text| Failure::whole(Check::Gradient, text))?;
+    let gradients = function.gradients(&layer).map_err(|text| Failure::of_program(Check::Gradient, text))?;
     let Some(gradients) = gradients else { return Ok(()) };
     let steepest = gradients
         .iter()
@@ -52,7 +52,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         let Some(gradient) = gradient else { continue };
         if gradient.ty() != trial.inputs[place].ty() {
             let text = format!("of input {place}: type {} of {}", gradient.ty(), trial.inputs[place].ty());
-            return Err(Failure::whole(Check::Gradient, text));
+            return Err(Failure::of_program(Check::Gradient, text));
         }
         let gradient = gradient.to_vec::<f64>();
         let elements = random.permutation(gradient.len());
@@ -78,7 +78,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
             } else if !agrees {
                 let text =
                     format!("element {element} of input {place}: {g} instead of about {}", slope.value);
-                return Err(Failure::whole(Check::Gradient, text));
+                return Err(Failure::of_program(Check::Gradient, text));
             }
         }
     }

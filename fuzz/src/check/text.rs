@@ -6,7 +6,7 @@ use kiln_ir::{Program, verify};
 
 /// The program is valid, and parsing the printed text returns the same program.
 pub(super) fn check(trial: &Trial) -> Result<(), Failure> {
-    let failed = |message: String| Failure::whole(Check::Text, message);
+    let failed = |message: String| Failure::of_program(Check::Text, message);
     verify(&trial.program).map_err(|error| failed(format!("the program is invalid: {error}")))?;
     round_trip(&trial.program).map_err(failed)
 }

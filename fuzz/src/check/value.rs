@@ -51,7 +51,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         equal(trial, &passed, &alone, Check::Ownership, counts)?;
         return Err(failure);
     }
-    whole(trial, &passed, engine, counts)?;
+    program(trial, &passed, engine, counts)?;
     exact(trial, &passed, counts)?;
     let tracked = trace(&Tracked::new(subjects.one.clone()), trial, Ownership::Passed);
     unchanged(&tracked, trial)?;
@@ -83,7 +83,7 @@ fn regions(
     counts.comparisons += found.len() as u64;
     match first_problem(&expected, &found, &|number| Some(on(&*run_with_noise(subjects, number)))) {
         Some((place, text)) => {
-            Err(Failure::whole(Check::Value, format!("output {place} of fused ops: {text}")))
+            Err(Failure::of_program(Check::Value, format!("output {place} of fused ops: {text}")))
         }
         None => Ok(()),
     }
@@ -157,20 +157,20 @@ fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts)
 }
 
 /// Checks that [`Program::run`](kiln_ir::Program::run) returns the same outputs.
-fn whole(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts) -> Result<(), Failure> {
-    let outputs = run_whole(engine, trial);
+fn program(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts) -> Result<(), Failure> {
+    let outputs = run_program(engine, trial);
     for (place, (output, slot)) in outputs.iter().zip(&trial.program.outputs).enumerate() {
         let ProgramOperand::Slot(slot) = slot else { continue };
         counts.comparisons += 1;
         if !same(output, &trace.slots[*slot]) {
             let text = describe_difference(&trace.slots[*slot], output);
-            return Err(Failure::whole(Check::Whole, format!("output {place}: {text}")));
+            return Err(Failure::of_program(Check::Program, format!("output {place}: {text}")));
         }
     }
     Ok(())
 }
 
-fn run_whole(engine: &dyn Engine, trial: &Trial) -> Vec<Slot> {
+fn run_program(engine: &dyn Engine, trial: &Trial) -> Vec<Slot> {
     let inputs: Values = trial.inputs.iter().map(|data| engine.write(data.clone())).collect();
     trial.program.run(engine, inputs).into_iter().map(|value| read(engine, value)).collect()
 }
@@ -186,7 +186,7 @@ fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failur
     if list.is_empty() {
         return Ok(());
     }
-    let outputs = run_whole(&reference(), trial);
+    let outputs = run_program(&reference(), trial);
     for place in list {
         let ProgramOperand::Slot(slot) = trial.program.outputs[place] else { continue };
         counts.comparisons += 1;

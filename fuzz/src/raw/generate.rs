@@ -6,10 +6,10 @@ use crate::random::Random;
 use kiln_ir::{Op, OpKind, OperandType, ResultTypes, TensorType, cost, infer};
 
 /// The greatest number of bytes of a tensor that is read, like the server's quota: longer loops are no hangs.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The greatest number of arithmetic operations of an op, for the same reason.
-const MOST_FLOPS: u64 = 1 << 27;
+const MAX_FLOPS: u64 = 1 << 27;
 
 /// A result of so many bytes cannot be allocated.
 const UNALLOCATABLE: usize = 1 << 40;
@@ -63,12 +63,12 @@ impl Generator {
         operands: &[OperandType<'_>],
         results: &ResultTypes,
     ) -> Option<bool> {
-        let fits = |ty: &TensorType| ty.num_bytes() <= MOST_BYTES;
+        let fits = |ty: &TensorType| ty.num_bytes() <= MAX_BYTES;
         if !operands.iter().filter_map(|operand| operand.tensor()).all(fits) {
             return None;
         }
         if results.iter().all(fits) {
-            return (cost(op, operands, results).flops <= MOST_FLOPS).then_some(true);
+            return (cost(op, operands, results).flops <= MAX_FLOPS).then_some(true);
         }
         // An op on a view of a huge tensor would be a loop without end, without an allocation that fails.
         let fails = results.iter().any(|ty| ty.num_bytes() >= UNALLOCATABLE) && !op.is_view();

@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The time that one program may take. It has at most four ops.
-const MOST_TIME: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// The time in which a child must start.
-const MOST_START: Duration = Duration::from_secs(60);
+const MAX_START: Duration = Duration::from_secs(60);
 
 /// A number of raw programs, or as many as fit a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl Watched {
             {
                 return None;
             }
-            let limit = if self.has_started { MOST_TIME } else { MOST_START };
+            let limit = if self.has_started { MAX_TIME } else { MAX_START };
             match self.lines.recv_timeout(limit) {
                 Ok(line) => {
                     self.has_started = true;
@@ -196,7 +196,7 @@ impl Watched {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Some(format!("did not end within {} s", MOST_TIME.as_secs()));
+                    return Some(format!("did not end within {} s", MAX_TIME.as_secs()));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait();

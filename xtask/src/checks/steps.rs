@@ -207,10 +207,10 @@ const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 400)), ("webgpu", (2
 
 /// The accuracy in percent that the example reaches on the test images of MNIST: one epoch on 4,000 images leaves it above
 /// this.
-const LEAST_ACCURACY: f64 = 90.0;
+const MIN_ACCURACY: f64 = 90.0;
 
 /// The options of the example for 32 steps, which take about a minute on lavapipe.
-const FEW_STEPS: &[&str] = &["--limit", "512", "--batch-size", "16", "--test-limit", "200"];
+const SHORT_RUN: &[&str] = &["--limit", "512", "--batch-size", "16", "--test-limit", "200"];
 
 /// The maximum difference of two backends' accuracies after these steps, in percent. Rounding differs.
 const SAME_ACCURACY: f64 = 5.0;
@@ -369,16 +369,16 @@ fn has_target(context: &Context, kind: &str, name: &str) -> Result<(), String> {
 
 fn mnist(context: &Context) -> Result<(), String> {
     let accuracy = mnist_accuracy(context, "cpu", &["--limit", "4000"])?;
-    if accuracy >= LEAST_ACCURACY {
+    if accuracy >= MIN_ACCURACY {
         return Ok(());
     }
-    Err(format!("the accuracy is {accuracy} %, below {LEAST_ACCURACY} %"))
+    Err(format!("the accuracy is {accuracy} %, below {MIN_ACCURACY} %"))
 }
 
 /// Compares the accuracy on a backend with that on the CPU.
 fn compare_on_mnist(context: &Context, backend: &str) -> Result<(), String> {
-    let expected = mnist_accuracy(context, "cpu", FEW_STEPS)?;
-    let found = mnist_accuracy(context, backend, FEW_STEPS)?;
+    let expected = mnist_accuracy(context, "cpu", SHORT_RUN)?;
+    let found = mnist_accuracy(context, backend, SHORT_RUN)?;
     if (found - expected).abs() <= SAME_ACCURACY {
         return Ok(());
     }

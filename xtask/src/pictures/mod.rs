@@ -21,7 +21,7 @@ const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--program", "--comman
 /// The folder of the pictures, in the repository.
 const FOLDER: &str = "docs/pictures";
 /// The greatest size of a picture in bytes.
-const MOST_BYTES: u64 = 150_000;
+const MAX_BYTES: u64 = 150_000;
 
 /// The size of the terminal in cells, and of the page of the report in pixels.
 const TERMINAL: (u16, u16) = (120, 36);
@@ -118,7 +118,7 @@ fn picture(page: &Path, (width, height): (usize, usize), output: &Path) -> Resul
         .map_err(|error| format!("chromium: {error}"))?;
     let bytes = fs::metadata(output).map_err(process::at(output))?.len();
     println!("{}: {width} x {height}, {} kB", output.display(), bytes.div_ceil(1000));
-    if bytes <= MOST_BYTES { Ok(()) } else { Err(format!("a picture has at most {MOST_BYTES} bytes")) }
+    if bytes <= MAX_BYTES { Ok(()) } else { Err(format!("a picture has at most {MAX_BYTES} bytes")) }
 }
 
 fn browser(page: &Path, (width, height): (usize, usize), output: &Path) -> Result<Command, String> {

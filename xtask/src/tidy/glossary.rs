@@ -70,8 +70,8 @@ impl<'t> Row<'t> {
     fn parse(line: usize, cells: &[&'t str]) -> Option<Row<'t>> {
         let &[term, meaning, place, synonyms] = cells else { return None };
         let [identifier, path] = codes(place)[..] else { return None };
-        let whole = !term.is_empty() && !meaning.is_empty();
-        whole.then(|| Row { line, identifier, path, synonyms: codes(synonyms) })
+        let is_complete = !term.is_empty() && !meaning.is_empty();
+        is_complete.then(|| Row { line, identifier, path, synonyms: codes(synonyms) })
     }
 
     fn exists(&self, tree: &Tree) -> bool {

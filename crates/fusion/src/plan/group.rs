@@ -124,9 +124,9 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether an op picks few elements of each line, and a kernel would iterate over whole lines, since it has no loads
+    /// Whether an op picks few elements of each line, and a kernel would iterate over full lines, since it has no loads
     /// by index.
-    fn needs_whole_lines(&self, entry: u32) -> bool {
+    fn needs_full_lines(&self, entry: u32) -> bool {
         !self.limits.indexed_loads && matches!(self.graph.entry(entry).op, Op::Gather { .. })
     }
 
@@ -165,7 +165,7 @@ impl Finder<'_> {
             self.groups[candidate].notes.push(format!("op {entry} ({name}) is not part of it: {why}"));
         }
         let mut body = Body::default();
-        let alone = self.needs_whole_lines(entry) || self.push(entry, &[], &mut body).is_err();
+        let alone = self.needs_full_lines(entry) || self.push(entry, &[], &mut body).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
         self.start(entry, kind, body);
     }
@@ -250,7 +250,7 @@ impl Finder<'_> {
         if self.groups[group].members.len() >= self.limits.kernel_ops {
             return Err("the region has the maximum number of ops".to_string());
         }
-        if self.needs_whole_lines(entry)
+        if self.needs_full_lines(entry)
             && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
             return Err("it gathers from memory".to_string());

@@ -184,11 +184,11 @@ impl SignatureBuilder {
 
     /// Adds which thresholds the products of lengths reach. Row lengths and row counts are such products.
     fn products(&mut self, structure: &Structure, shapes: &[Shape]) {
-        let held: BTreeSet<usize> = structure.types().filter_map(|ty| greatest(ty.dtype)).collect();
+        let maxima: BTreeSet<usize> = structure.types().filter_map(|ty| greatest(ty.dtype)).collect();
         let many = [self.limits.resident_row.saturating_add(1), self.limits.many_rows];
         for shape in shapes {
             for &length in shape.iter() {
-                self.add(held.iter().filter(|&&greatest| length > greatest).count());
+                self.add(maxima.iter().filter(|&&greatest| length > greatest).count());
             }
             self.add(usize::from(shape.num_elements() >= WORTH_SHARING));
             let long: SmallVec<[usize; 6]> = shape.iter().copied().filter(|&length| length > 1).collect();
@@ -207,15 +207,15 @@ impl SignatureBuilder {
     }
 
     /// Adds the facts that decide whether threads can hold column totals: the number of elements per thread of
-    /// `COLUMN_THREADS` along an axis, and the pairs of axis products that multiply to the whole.
+    /// `COLUMN_THREADS` along an axis, and the pairs of axis products that multiply to the total.
     fn columns(&mut self, products: &[usize]) {
         /// The count from which threads cannot hold the totals in any case.
         const MAX_PER_THREAD: usize = 65;
-        let Some((&whole, parts)) = products.split_last() else { return };
+        let Some((&total, parts)) = products.split_last() else { return };
         for (i, &part) in parts.iter().enumerate() {
             self.add(part.div_ceil(COLUMN_THREADS).min(MAX_PER_THREAD));
             for (j, &other) in parts.iter().enumerate().skip(i) {
-                if part.checked_mul(other) == Some(whole) {
+                if part.checked_mul(other) == Some(total) {
                     self.add(i);
                     self.add(j);
                 }

@@ -147,8 +147,8 @@ fn q8_0(values: &[f32; 32], block: &mut [u8; 34]) {
 
 /// The nearest integer, ties away from zero.
 fn from_zero(x: f32) -> i8 {
-    let whole = x as i8;
-    whole.saturating_add((2.0 * (x - f32::from(whole))) as i8)
+    let truncated = x as i8;
+    truncated.saturating_add((2.0 * (x - f32::from(truncated))) as i8)
 }
 
 fn q8_k(values: &[f32; 256], block: &mut [u8; 292]) {

@@ -29,13 +29,13 @@ impl Dispatch {
         Dispatch { engine, inside, direct }
     }
 
-    /// The original engine.
+    /// Returns the original engine.
     #[inline]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    /// As [`Engine::execute`] of that engine.
+    /// Works like [`Engine::execute`] of that engine.
     #[inline]
     pub fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         let is_direct = self.direct.contains(op.kind());

@@ -66,7 +66,7 @@ impl Expand {
         Expand { inner: engine, caps, direct, has_all_dtypes, kernels: Kernels::default() }
     }
 
-    /// The engine below.
+    /// Returns the engine below.
     pub fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }

@@ -89,27 +89,14 @@ impl<'e> Generator<'e> {
     }
 
     fn uniform(&self, count: usize, dtype: DType) -> Var<'e> {
-        let top =
-            |bits: usize| shifted(&self.words(count), 32 - bits).cast(dtype) * power_of_two(-(bits as i64));
-        match dtype {
-            DType::F32 => top(24),
-            DType::F16 => top(11),
-            DType::BF16 => top(8),
-            DType::F64
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => {
-                let [low, high] = self.word_pairs(count);
-                let number = high.cast(dtype) * 2_097_152.0 + shifted(&low, 11).cast(dtype);
-                number * power_of_two(-53)
+        for (narrow, bits) in [(DType::F32, 24), (DType::F16, 11), (DType::BF16, 8)] {
+            if dtype == narrow {
+                return shifted(&self.words(count), 32 - bits).cast(dtype) * power_of_two(-(bits as i64));
             }
         }
+        let [low, high] = self.word_pairs(count);
+        let number = high.cast(dtype) * 2_097_152.0 + shifted(&low, 11).cast(dtype);
+        number * power_of_two(-53)
     }
 
     fn normal(&self, count: usize, dtype: DType) -> Var<'e> {

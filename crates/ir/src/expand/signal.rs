@@ -48,11 +48,11 @@ fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cu
     let numerator = if cubic { numerator } else { numerator.max(&numerator.scalar(0)) };
     // The smallest numerator is above minus the denominator: adding the denominator makes the division one of positive
     // integers.
-    let whole = (&numerator + denominator as f64) / denominator as f64 - 1.0;
-    let part = (numerator - &whole * denominator as f64).cast(x.dtype()) / denominator as f64;
+    let quotient = (&numerator + denominator as f64) / denominator as f64 - 1.0;
+    let part = (numerator - &quotient * denominator as f64).cast(x.dtype()) / denominator as f64;
     let weight_shape = Shape::new(alloc::vec![1; x.rank()]).with(axis, to);
     let tap = |offset: f64, weight: Var<'e>| {
-        let index = if offset == 0.0 { whole.clone() } else { &whole + offset };
+        let index = if offset == 0.0 { quotient.clone() } else { &quotient + offset };
         let index = clamped(&index, from - 1);
         x.take(axis, &index) * weight.reshape(weight_shape)
     };

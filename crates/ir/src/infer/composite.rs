@@ -193,9 +193,9 @@ impl Rule<'_> {
     }
 
     fn blocks(&self, x: &TensorType, scale: &TensorType) -> Result<()> {
-        let whole = |(&length, &blocks): (&usize, &usize)| blocks != 0 && length.is_multiple_of(blocks);
+        let divides = |(&length, &blocks): (&usize, &usize)| blocks != 0 && length.is_multiple_of(blocks);
         let empty = x.num_elements() == 0;
-        if x.rank() == scale.rank() && (empty || x.shape.iter().zip(scale.shape.iter()).all(whole)) {
+        if x.rank() == scale.rank() && (empty || x.shape.iter().zip(scale.shape.iter()).all(divides)) {
             return Ok(());
         }
         Err(self

@@ -15,7 +15,7 @@ pub struct Axes {
 }
 
 impl Axes {
-    /// The list of these axes, in this order.
+    /// Returns the list of these axes, in this order.
     ///
     /// # Panics
     /// With more than [`MAX_RANK`] axes, or with an axis above 255.
@@ -29,34 +29,34 @@ impl Axes {
         list
     }
 
-    /// The single axis.
+    /// Returns the single axis.
     #[track_caller]
     pub fn one(axis: usize) -> Axes {
         Axes::new(&[axis])
     }
 
-    /// All axes of that rank, ascending.
+    /// Returns all axes of that rank, ascending.
     #[track_caller]
     pub fn all(rank: usize) -> Axes {
         Axes::new(&(0..rank).collect::<Vec<_>>())
     }
 
-    /// The number of axes in the list.
+    /// Returns the number of axes in the list.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The axes, in order.
+    /// Returns the axes, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
         self.axes[..self.len()].iter().map(|&axis| axis as usize)
     }
 
-    /// The axis at an index of the list.
+    /// Returns the axis at an index of the list.
     ///
     /// # Panics
     /// When the index is out of range.
@@ -64,17 +64,17 @@ impl Axes {
         self.axes[..self.len()][place] as usize
     }
 
-    /// Whether the axis is in the list.
+    /// Returns whether the axis is in the list.
     pub fn contains(&self, axis: usize) -> bool {
         self.iter().any(|a| a == axis)
     }
 
-    /// The axes as a vector.
+    /// Returns the axes as a vector.
     pub fn to_vec(&self) -> Vec<usize> {
         self.iter().collect()
     }
 
-    /// The inverse permutation.
+    /// Returns the inverse permutation.
     #[must_use]
     pub fn inverse(&self) -> Axes {
         let mut inverse = *self;
@@ -125,7 +125,7 @@ macro_rules! variant_names {
             /// Every variant, in declaration order.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The name used in messages and in the text form.
+            /// Returns the name used in messages and in the text form.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
@@ -256,7 +256,7 @@ pub enum FftKind {
 }
 
 impl FftKind {
-    /// The number of points of a transform along an axis of that length.
+    /// Returns the number of points of a transform along an axis of that length.
     pub fn points(self, length: usize) -> usize {
         match self {
             FftKind::Complex | FftKind::FromReal => length,
@@ -282,7 +282,7 @@ named_enum! {
 }
 
 impl IndexUser {
-    /// The error of an index that is not in `0..length`, at a position of the index tensor if that is known.
+    /// Returns the error of an index that is not in `0..length`, at a position of the index tensor if that is known.
     pub fn out_of_range(
         self,
         index: Option<(&dyn core::fmt::Display, &crate::Shape)>,
@@ -325,12 +325,12 @@ pub struct SliceAxis {
 }
 
 impl SliceAxis {
-    /// The full range of an axis of that length.
+    /// Returns the full range of an axis of that length.
     pub fn all(len: usize) -> SliceAxis {
         SliceAxis { start: 0, len, step: 1 }
     }
 
-    /// The elements `start..end`.
+    /// Returns the elements `start..end`.
     pub fn range(range: core::ops::Range<usize>) -> SliceAxis {
         SliceAxis { start: range.start, len: range.len(), step: 1 }
     }
@@ -348,13 +348,13 @@ pub struct PadAxis {
 }
 
 impl PadAxis {
-    /// `low` elements before and `high` after.
+    /// Returns padding by `low` elements before and `high` after.
     pub fn new(low: usize, high: usize) -> PadAxis {
         PadAxis { low, high, interior: 0 }
     }
 
-    /// The distance in the padded tensor between neighbours of an axis of that length; 1 without neighbours, where the
-    /// interior padding can be any number.
+    /// Returns the distance in the padded tensor between neighbours of an axis of that length; 1 without neighbours,
+    /// where the interior padding can be any number.
     pub fn step(&self, length: usize) -> isize {
         if length > 1 { self.interior as isize + 1 } else { 1 }
     }
@@ -501,7 +501,7 @@ impl Comparison {
 }
 
 impl Reduction {
-    /// The identity of the reduction, which is also the result over no elements.
+    /// Returns the identity of the reduction, which is also the result over no elements.
     pub fn identity(self, dtype: DType) -> crate::Scalar {
         use crate::Scalar;
         match (self, dtype.is_float()) {
@@ -514,7 +514,7 @@ impl Reduction {
         }
     }
 
-    /// The binary function that combines two elements.
+    /// Returns the binary function that combines two elements.
     pub fn binary(self) -> Binary {
         match self {
             Reduction::Sum => Binary::Add,
@@ -526,7 +526,7 @@ impl Reduction {
 }
 
 impl UpdateMode {
-    /// The binary function that combines existing and written elements; `None` for `Set`.
+    /// Returns the binary function that combines existing and written elements; `None` for `Set`.
     pub fn binary(self) -> Option<Binary> {
         match self {
             UpdateMode::Set => None,

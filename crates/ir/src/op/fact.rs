@@ -12,7 +12,7 @@ pub enum Fact<T, F = fn(&Op) -> T> {
 }
 
 impl<T: Copy> Fact<T> {
-    /// The property of an op of the kind.
+    /// Returns the property of an op of the kind.
     #[inline]
     pub fn of(&self, op: &Op) -> T {
         match self {
@@ -29,6 +29,12 @@ macro_rules! fact {
     };
     ($fixed:ident) => {
         $fixed
+    };
+    ($fixed:literal) => {
+        $crate::Fact::Fixed($fixed)
+    };
+    ($stem:literal ($by:path)) => {
+        $crate::Fact::By($by)
     };
 }
 pub(super) use fact;

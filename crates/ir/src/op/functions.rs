@@ -45,7 +45,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Whether the function accepts the dtype.
+    /// Returns whether the function accepts the dtype.
     #[inline]
     pub const fn contains(self, dtype: DType) -> bool {
         match self {
@@ -57,7 +57,7 @@ impl Domain {
         }
     }
 
-    /// The name of the set, for messages.
+    /// Returns the name of the set, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Domain::Float => "a float dtype",
@@ -123,18 +123,18 @@ macro_rules! functions {
                 precision: $precision,
             }),*];
 
-            /// The row of this function.
+            /// Returns the row of this function.
             #[inline]
             pub const fn info(self) -> &'static FunctionInfo {
                 &Self::TABLE[self as usize]
             }
 
-            /// The name used in messages and in the text form.
+            /// Returns the name used in messages and in the text form.
             pub const fn name(self) -> &'static str {
                 self.info().name
             }
 
-            /// The variant of that [`name`](Self::name), if there is one.
+            /// Returns the variant of that [`name`](Self::name), if there is one.
             pub fn from_name(name: &str) -> Option<$enum> {
                 Self::ALL.iter().copied().find(|function| function.name() == name)
             }

@@ -1,82 +1,74 @@
-//! The names of ops in messages and in the text form.
+//! The names of ops, where attributes decide.
 
-use super::*;
+use super::{CollectiveKind, ConvPass, Extremum, FftKind, NormKind, Op, PoolKind, RandomKind, Reduction};
 
-impl Op {
-    /// The op's name: `exp`, `add`, `reduce_sum`, `conv_input`. It identifies the variant and the function within it;
-    /// for a custom op it is the op's own name. A kind without several names has that of its [row](OpInfo::name).
-    pub fn name(&self) -> &str {
-        if let Op::Random { distribution, .. } = self {
-            match distribution {
-                RandomKind::Bits => "random_bits",
-                RandomKind::Uniform => "random_uniform",
-                RandomKind::Normal => "random_normal",
-            }
-        } else if let Some(function) = self.function() {
-            function.name
-        } else if let Op::Compare(comparison) = self {
-            comparison.name()
-        } else if let Op::Reduce { reduction, .. } = self {
-            match reduction {
-                Reduction::Sum => "reduce_sum",
-                Reduction::Prod => "reduce_prod",
-                Reduction::Min => "reduce_min",
-                Reduction::Max => "reduce_max",
-            }
-        } else if let Op::ArgReduce { extremum, .. } = self {
-            match extremum {
-                Extremum::Min => "argmin",
-                Extremum::Max => "argmax",
-            }
-        } else if let Op::Scan { reduction, .. } = self {
-            match reduction {
-                Reduction::Sum => "scan_sum",
-                Reduction::Prod => "scan_prod",
-                Reduction::Min => "scan_min",
-                Reduction::Max => "scan_max",
-            }
-        } else if let Op::Conv { pass, .. } = self {
-            match pass {
-                ConvPass::Forward => "conv",
-                ConvPass::Input { .. } => "conv_input",
-                ConvPass::Weight { .. } => "conv_weight",
-            }
-        } else if let Op::Pool(spec) = self {
-            match spec.kind {
-                PoolKind::Max => "max_pool",
-                PoolKind::Average { .. } => "avg_pool",
-            }
-        } else if let Op::PoolGrad { spec, .. } = self {
-            match spec.kind {
-                PoolKind::Max => "max_pool_grad",
-                PoolKind::Average { .. } => "avg_pool_grad",
-            }
-        } else if let Op::Softmax { log: true, .. } = self {
-            "log_softmax"
-        } else if let Op::Norm { kind, .. } = self {
-            match kind {
-                NormKind::Layer => "layer_norm",
-                NormKind::Rms => "rms_norm",
-            }
-        } else if let Op::Fft { kind, .. } = self {
-            match kind {
-                FftKind::Complex => "fft",
-                FftKind::FromReal => "fft_from_real",
-                FftKind::ToReal { .. } => "fft_to_real",
-            }
-        } else if let Op::Collective(collective) = self {
-            match collective.kind {
-                CollectiveKind::AllReduce(_) => "all_reduce",
-                CollectiveKind::AllGather { .. } => "all_gather",
-                CollectiveKind::ReduceScatter { .. } => "reduce_scatter",
-                CollectiveKind::Broadcast { .. } => "collective_broadcast",
-                CollectiveKind::Send { .. } => "send",
-                CollectiveKind::Recv { .. } => "recv",
-            }
-        } else if let Op::Custom(op) = self {
-            op.name()
-        } else {
-            self.info().name
-        }
-    }
+/// The name of an op of a kind, read from its attributes.
+pub type NameOf = fn(&Op) -> &str;
+
+/// Functions that name the ops of a pattern. An op of another kind has the name of its [row](super::OpInfo::name).
+macro_rules! names {
+    ($($function:ident: $pattern:pat => $name:expr;)*) => {
+        $(pub(super) fn $function(op: &Op) -> &str {
+            if let $pattern = op { $name } else { op.info().name }
+        })*
+    };
+}
+
+names! {
+    unary: Op::Unary(function) => function.name();
+    binary: Op::Binary(function) => function.name();
+    compare: Op::Compare(comparison) => comparison.name();
+    random: Op::Random { distribution, .. } => match distribution {
+        RandomKind::Bits => "random_bits",
+        RandomKind::Uniform => "random_uniform",
+        RandomKind::Normal => "random_normal",
+    };
+    reduce: Op::Reduce { reduction, .. } => match reduction {
+        Reduction::Sum => "reduce_sum",
+        Reduction::Prod => "reduce_prod",
+        Reduction::Min => "reduce_min",
+        Reduction::Max => "reduce_max",
+    };
+    arg_reduce: Op::ArgReduce { extremum, .. } => match extremum {
+        Extremum::Min => "argmin",
+        Extremum::Max => "argmax",
+    };
+    scan: Op::Scan { reduction, .. } => match reduction {
+        Reduction::Sum => "scan_sum",
+        Reduction::Prod => "scan_prod",
+        Reduction::Min => "scan_min",
+        Reduction::Max => "scan_max",
+    };
+    conv: Op::Conv { pass, .. } => match pass {
+        ConvPass::Forward => "conv",
+        ConvPass::Input { .. } => "conv_input",
+        ConvPass::Weight { .. } => "conv_weight",
+    };
+    pool: Op::Pool(spec) => match spec.kind {
+        PoolKind::Max => "max_pool",
+        PoolKind::Average { .. } => "avg_pool",
+    };
+    pool_grad: Op::PoolGrad { spec, .. } => match spec.kind {
+        PoolKind::Max => "max_pool_grad",
+        PoolKind::Average { .. } => "avg_pool_grad",
+    };
+    softmax: Op::Softmax { log, .. } => if *log { "log_softmax" } else { "softmax" };
+    norm: Op::Norm { kind, .. } => match kind {
+        NormKind::Layer => "layer_norm",
+        NormKind::Rms => "rms_norm",
+    };
+    fft: Op::Fft { kind, .. } => match kind {
+        FftKind::Complex => "fft",
+        FftKind::FromReal => "fft_from_real",
+        FftKind::ToReal { .. } => "fft_to_real",
+    };
+    collective: Op::Collective(collective) => match collective.kind {
+        CollectiveKind::AllReduce(_) => "all_reduce",
+        CollectiveKind::AllGather { .. } => "all_gather",
+        CollectiveKind::ReduceScatter { .. } => "reduce_scatter",
+        CollectiveKind::Broadcast { .. } => "collective_broadcast",
+        CollectiveKind::Send { .. } => "send",
+        CollectiveKind::Recv { .. } => "recv",
+    };
+    custom: Op::Custom(op) => op.name();
 }

@@ -5,7 +5,7 @@
 //! [`infer`](mod@crate::infer).
 
 use super::fact::fact;
-use super::{Fact, FunctionInfo, Op, precision};
+use super::{Fact, FunctionInfo, NameOf, Op, names, precision};
 use crate::cost::{self, FlopsOf};
 use crate::reuse;
 use crate::vjp::{Gradient, Saved, SavedOf, gradient, linearity, saved};
@@ -17,6 +17,8 @@ pub struct OpInfo {
     pub kind: OpKind,
     /// The name in the text form, or the common stem of all names of the kind.
     pub name: &'static str,
+    /// The name of each op of the kind.
+    pub names: Fact<&'static str, NameOf>,
     /// The group of ops that it belongs to.
     pub class: OpClass,
     /// The least and the greatest number of operands; `None` if [`infer`](mod@crate::infer) decides by attributes.
@@ -44,7 +46,7 @@ pub struct OpInfo {
 }
 
 impl OpInfo {
-    /// Whether all these properties hold.
+    /// Returns whether all these properties hold.
     #[inline]
     pub const fn is(&self, properties: u16) -> bool {
         self.properties & properties == properties
@@ -243,7 +245,7 @@ const THREE_OR_FOUR: Option<(u8, u8)> = Some((3, 4));
 const SIX_OR_SEVEN: Option<(u8, u8)> = Some((6, 7));
 
 macro_rules! ops {
-    ($($kind:ident $name:literal $class:ident $operands:ident, $properties:expr =>
+    ($($kind:ident $name:literal $(($names:path))? $class:ident $operands:ident, $properties:expr =>
         $gradient:tt $saved:tt $linearity:tt $reuse:tt $flops:tt $traffic:ident $precision:tt
         $role:ident $lengths:ident;)*) => {
         /// The variant of an [`Op`], without attributes: its row in [`OPS`].
@@ -258,7 +260,7 @@ macro_rules! ops {
         }
 
         impl Op {
-            /// The kind of the op.
+            /// Returns the kind of the op.
             #[inline]
             pub fn kind(&self) -> OpKind {
                 match self { $(Op::$kind { .. } => OpKind::$kind,)* }
@@ -269,6 +271,7 @@ macro_rules! ops {
         pub const OPS: [OpInfo; [$(stringify!($kind)),*].len()] = [$(OpInfo {
             kind: OpKind::$kind,
             name: $name,
+            names: fact!($name $(($names))?),
             class: OpClass::$class,
             operands: $operands,
             gradient: fact!($gradient),
@@ -286,21 +289,21 @@ macro_rules! ops {
 }
 
 ops! {
-    // kind        name             class        operands, properties
+    // kind        name (names)     class        operands, properties
     //     gradient  saved      linearity reuse flops traffic precision role     lengths
     Full          "full"           Creation     ONE, CHEAP | PRIMITIVE =>
         CONSTANT  NOTHING    FLAT      KEEP  ZERO  All     WIDEST    Constant OfResult;
     Iota          "iota"           Creation     NULLARY, CHEAP | PRIMITIVE | NEEDS_AXIS =>
         CONSTANT  NOTHING    FLAT      KEEP  ZERO  All     WIDEST    Constant OfResult;
-    Random        "random"         Creation     ONE, 0 =>
+    Random        "random" (names::random) Creation     ONE, 0 =>
         CONSTANT  NOTHING    FLAT      KEEP  Y1    All     WIDEST    Alone    Other;
-    Unary         "unary"          Elementwise  ONE, CHEAP | PRIMITIVE =>
+    Unary         "unary" (names::unary) Elementwise  ONE, CHEAP | PRIMITIVE =>
         (gradient::function) (saved::function) (linearity::function)
             ANY Y1 All (precision::function) Fusable Independent;
-    Binary        "binary"         Elementwise  TWO, CHEAP | PRIMITIVE =>
+    Binary        "binary" (names::binary) Elementwise  TWO, CHEAP | PRIMITIVE =>
         (gradient::function) (saved::function) (linearity::function)
             ANY Y1 All (precision::function) Fusable Independent;
-    Compare       "compare"        Elementwise  TWO, CHEAP | PRIMITIVE =>
+    Compare       "compare" (names::compare) Elementwise  TWO, CHEAP | PRIMITIVE =>
         CONSTANT  NOTHING    FLAT      ANY   Y1    All     WIDEST    Fusable  Independent;
     Select        "select"         Elementwise  THREE, CHEAP | PRIMITIVE | STOPS_POISON =>
         RULE      A          BRANCHES  ANY   Y1    All     WIDEST    Fusable  Independent;
@@ -324,12 +327,12 @@ ops! {
         RULE      NOTHING    ALL       KEEP  ZERO  Free    WIDEST    View     Other;
     Copy          "copy"           Movement     ONE, CHEAP | PRIMITIVE =>
         RULE      NOTHING    ALL       ANY   ZERO  All     WIDEST    Fusable  Independent;
-    Reduce        "reduce"         Reduction    ONE, PRIMITIVE =>
+    Reduce        "reduce" (names::reduce) Reduction    ONE, PRIMITIVE =>
         RULE      (saved::reduce) (linearity::reduction)
             KEEP X1 All (precision::reduction) Fusable Independent;
-    ArgReduce     "argreduce"      Reduction    ONE, NEEDS_AXIS =>
+    ArgReduce     "argreduce" (names::arg_reduce) Reduction    ONE, NEEDS_AXIS =>
         CONSTANT  NOTHING    FLAT      KEEP  X1    All     WIDEST    Alone    Independent;
-    Scan          "scan"           Reduction    ONE, NEEDS_AXIS =>
+    Scan          "scan" (names::scan) Reduction    ONE, NEEDS_AXIS =>
         RULE      (saved::scan) (linearity::reduction)
             BASE X1 All (precision::reduction) Alone Independent;
     Sort          "sort"           Sorting      ONE, NEEDS_AXIS =>
@@ -360,17 +363,17 @@ ops! {
         EXPANSION ALL_X      NO        KEEP  (cost::matmul) All     LOW       Alone    Independent;
     MatMulBlocks  "matmul_blocks"  Contraction  TWO, NEEDS_AXIS =>
         RULE      B          FIRST     KEEP  (cost::matmul) All     LOW       Alone    Independent;
-    Conv          "conv"           Contraction  TWO, NEEDS_AXIS =>
+    Conv          "conv" (names::conv) Contraction  TWO, NEEDS_AXIS =>
         RULE      (saved::product) BILINEAR  KEEP  (cost::conv) All     LOW       Anchor   Other;
-    Pool          "pool"           Pooling      ONE, NEEDS_AXIS =>
+    Pool          "pool" (names::pool) Pooling      ONE, NEEDS_AXIS =>
         RULE      (saved::pool) (linearity::pool) KEEP  (cost::pool) All     WIDEST    Alone    Other;
-    PoolGrad      "pool_grad"      Pooling      None, NEEDS_AXIS =>
+    PoolGrad      "pool_grad" (names::pool_grad) Pooling      None, NEEDS_AXIS =>
         RULE      (saved::pool) FIRST     KEEP  (cost::pool) All     WIDEST    Alone    Other;
-    Softmax       "softmax"        Composite    ONE, NEEDS_AXIS =>
+    Softmax       "softmax" (names::softmax) Composite    ONE, NEEDS_AXIS =>
         RULE      Y          NO        BASE  Y5    All     FULL      Fusable  Independent;
     LogSumExp     "log_sum_exp"    Composite    ONE, NEEDS_AXIS | EXPANDS =>
         RULE      AY         NO        KEEP  X4    All     FULL      Alone    Independent;
-    Norm          "norm"           Composite    ONE_TO_THREE, NEEDS_AXIS =>
+    Norm          "norm" (names::norm) Composite    ONE_TO_THREE, NEEDS_AXIS =>
         RULE      (saved::norm) NO        BASE  (cost::norm) All     FULL      Fusable  Independent;
     Attention     "attention"      Composite    THREE_OR_FOUR, NEEDS_AXIS =>
         RULE      ATTENTION  NO        KEEP  (cost::attention) All     LOW       Alone    Independent;
@@ -378,7 +381,7 @@ ops! {
         EXPANSION ALL_X      NO        KEEP  (cost::attention_grad) All     LOW       Alone    Independent;
     Resize        "resize"         Composite    ONE, NEEDS_AXIS =>
         EXPANSION NOTHING    ALL       KEEP  (cost::resize) All     WIDEST    Alone    Other;
-    Fft           "fft"            Composite    None, NEEDS_AXIS =>
+    Fft           "fft" (names::fft) Composite    None, NEEDS_AXIS =>
         RULE      NOTHING    ALL       KEEP  (cost::fft) All     FULL      Alone    Independent;
     Quantize      "quantize"       Composite    TWO_OR_THREE, 0 =>
         CONSTANT  NOTHING    FLAT      KEEP  (cost::quantize) All     FULL      Alone    Independent;
@@ -386,10 +389,10 @@ ops! {
         RULE      SCALE_ZERO SECOND    KEEP  (cost::dequantize) All     WIDEST    Alone    Independent;
     DequantizeBlocks "dequantize_blocks" Composite    ONE, CHEAP | NEEDS_AXIS =>
         CONSTANT  NOTHING    FLAT      KEEP  Y2    All     FULL      Alone    Independent;
-    Collective    "collective"     Collective   None, FAILS | IMMEDIATE | PRIMITIVE =>
+    Collective    "collective" (names::collective) Collective   None, FAILS | IMMEDIATE | PRIMITIVE =>
         (gradient::collective) (saved::collective) (linearity::collective)
             (reuse::collective) (cost::collective) All FULL Alone Independent;
-    Custom        "custom"         Opaque       None, FAILS | IMMEDIATE =>
+    Custom        "custom" (names::custom) Opaque       None, FAILS | IMMEDIATE =>
         RULE      (saved::custom) NO        KEEP  ZERO  All     (precision::custom) Alone    Independent;
     Fused         "fused"          Opaque       None, FAILS =>
         EXPANSION ALL_X      NO        KEEP  (cost::program) All     INSIDE    Alone    Other;
@@ -407,7 +410,7 @@ const _: () = {
 };
 
 impl OpKind {
-    /// The row of this kind.
+    /// Returns the row of this kind.
     #[inline]
     pub fn info(self) -> &'static OpInfo {
         const TABLE: &[OpInfo; OPS.len()] = &OPS;
@@ -416,25 +419,34 @@ impl OpKind {
 }
 
 impl Op {
-    /// The row of this op's kind.
+    /// Returns the row of this op's kind.
     #[inline]
     pub fn info(&self) -> &'static OpInfo {
         self.kind().info()
     }
 
-    /// Whether the kind has all these [properties](OpInfo::properties).
+    /// Returns the op's name: `exp`, `add`, `reduce_sum`, `conv_input`. It identifies the variant and the function within it;
+    /// for a custom op it is the op's own name.
+    pub fn name(&self) -> &str {
+        match self.info().names {
+            Fact::Fixed(name) => name,
+            Fact::By(read) => read(self),
+        }
+    }
+
+    /// Returns whether the kind has all these [properties](OpInfo::properties).
     #[inline]
     pub fn is(&self, properties: u16) -> bool {
         self.info().is(properties)
     }
 
-    /// Whether the op only reorders or reshapes elements of the same dtype: free on an engine with strides.
+    /// Returns whether the op only reorders or reshapes elements of the same dtype: free on an engine with strides.
     #[inline]
     pub fn is_view(&self) -> bool {
         self.info().role == Role::View
     }
 
-    /// The row of the scalar function that an elementwise op applies.
+    /// Returns the row of the scalar function that an elementwise op applies.
     #[inline]
     pub fn function(&self) -> Option<&'static FunctionInfo> {
         if let Op::Unary(function) = self {
@@ -446,15 +458,15 @@ impl Op {
         }
     }
 
-    /// Whether each element of the result is a function of the operands' elements at the same position.
+    /// Returns whether each element of the result is a function of the operands' elements at the same position.
     #[inline]
     pub fn is_elementwise(&self) -> bool {
         self.info().class == OpClass::Elementwise
     }
 
-    /// Whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is data, and
-    /// for custom ops that are no [expressions](crate::CustomOp::is_expression): they may run on the host. See
-    /// [`execute_async`](crate::Engine::execute_async).
+    /// Returns whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is
+    /// data, and for custom ops that are no [expressions](crate::CustomOp::is_expression): they may run on the host.
+    /// See [`execute_async`](crate::Engine::execute_async).
     pub fn may_need_host(&self) -> bool {
         if let Op::Custom(custom) = self {
             return !custom.is_expression();
@@ -462,8 +474,8 @@ impl Op {
         self.kind() == OpKind::NonZero
     }
 
-    /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned
-    /// operand.
+    /// Returns whether poison of the operands does not propagate to all results. The op must then run despite a
+    /// poisoned operand.
     #[inline]
     pub fn stops_poison(&self) -> bool {
         self.is(STOPS_POISON)

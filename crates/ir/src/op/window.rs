@@ -6,16 +6,6 @@
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-macro_rules! builder {
-    ($($name:ident $field:ident: $ty:ty,)*) => {$(
-        #[doc = concat!("The same with another [`", stringify!($field), "`](Self::", stringify!($field), ").")]
-        #[must_use]
-        pub fn $name(self, $field: $ty) -> Self {
-            Self { $field, ..self }
-        }
-    )*};
-}
-
 /// The attributes of a convolution: `Lengths` and `Sides` are lists of one entry per spatial dimension.
 ///
 /// Its forms are [`ConvSpec`] and [`ConvOptions`].
@@ -46,7 +36,7 @@ pub type ConvSpec = ConvAttributes<Vec<usize>, Vec<(usize, usize)>>;
 pub type ConvOptions<const N: usize> = ConvAttributes<[usize; N], [(usize, usize); N]>;
 
 impl ConvSpec {
-    /// Stride 1, no padding, dilation 1, one group, over `axes` spatial dimensions.
+    /// Returns stride 1, no padding, dilation 1, one group, over `axes` spatial dimensions.
     pub fn new(axes: usize) -> ConvSpec {
         ConvSpec {
             stride: alloc::vec![1; axes],
@@ -64,7 +54,7 @@ impl<const N: usize> Default for ConvOptions<N> {
 }
 
 impl<const N: usize> ConvOptions<N> {
-    /// Options with the same number of zeros on both sides of each dimension.
+    /// Returns options with the same number of zeros on both sides of each dimension.
     pub fn new(
         stride: [usize; N],
         padding: [usize; N],
@@ -74,7 +64,7 @@ impl<const N: usize> ConvOptions<N> {
         ConvOptions { stride, padding: padding.map(|p| (p, p)), dilation, groups }
     }
 
-    /// The same attributes for a number of dimensions known at run time.
+    /// Returns the same attributes for a number of dimensions known at run time.
     pub fn spec(&self) -> ConvSpec {
         ConvSpec {
             stride: self.stride.to_vec(),
@@ -86,11 +76,18 @@ impl<const N: usize> ConvOptions<N> {
 }
 
 impl<Lengths, Sides> ConvAttributes<Lengths, Sides> {
-    builder! {
-        with_stride stride: Lengths,
-        with_padding padding: Sides,
-        with_dilation dilation: Lengths,
-        with_groups groups: usize,
+    crate::setters! {
+        /// Sets [`stride`](Self::stride).
+        with_stride(stride: Lengths) => stride = stride;
+
+        /// Sets [`padding`](Self::padding).
+        with_padding(padding: Sides) => padding = padding;
+
+        /// Sets [`dilation`](Self::dilation).
+        with_dilation(dilation: Lengths) => dilation = dilation;
+
+        /// Sets [`groups`](Self::groups).
+        with_groups(groups: usize) => groups = groups;
     }
 }
 
@@ -131,7 +128,7 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// Adjacent windows without padding: the stride equals the window.
+    /// Returns adjacent windows without padding: the stride equals the window.
     pub fn new(kind: PoolKind, window: &[usize]) -> PoolSpec {
         Pooling::new(window).spec(kind, window)
     }
@@ -169,12 +166,12 @@ pub type Pooling = PoolAttributes<Vec<usize>, Vec<(usize, usize)>>;
 pub type PoolOptions<const N: usize> = PoolAttributes<[usize; N], [(usize, usize); N]>;
 
 impl<const N: usize> PoolOptions<N> {
-    /// Adjacent windows, without padding.
+    /// Returns adjacent windows, without padding.
     pub fn new(window: [usize; N]) -> PoolOptions<N> {
         PoolOptions { window, stride: window, padding: [(0, 0); N], dilation: [1; N], ceil_mode: false }
     }
 
-    /// The same attributes for a number of dimensions known at run time.
+    /// Returns the same attributes for a number of dimensions known at run time.
     pub fn pooling(&self) -> Pooling {
         Pooling {
             window: self.window.to_vec(),
@@ -187,16 +184,23 @@ impl<const N: usize> PoolOptions<N> {
 }
 
 impl<Lengths, Sides> PoolAttributes<Lengths, Sides> {
-    builder! {
-        with_stride stride: Lengths,
-        with_padding padding: Sides,
-        with_dilation dilation: Lengths,
-        with_ceil_mode ceil_mode: bool,
+    crate::setters! {
+        /// Sets [`stride`](Self::stride).
+        with_stride(stride: Lengths) => stride = stride;
+
+        /// Sets [`padding`](Self::padding).
+        with_padding(padding: Sides) => padding = padding;
+
+        /// Sets [`dilation`](Self::dilation).
+        with_dilation(dilation: Lengths) => dilation = dilation;
+
+        /// Sets [`ceil_mode`](Self::ceil_mode).
+        with_ceil_mode(ceil_mode: bool) => ceil_mode = ceil_mode;
     }
 }
 
 impl Pooling {
-    /// Adjacent windows, without padding.
+    /// Returns adjacent windows, without padding.
     pub fn new(window: &[usize]) -> Pooling {
         Pooling {
             window: window.to_vec(),
@@ -207,7 +211,7 @@ impl Pooling {
         }
     }
 
-    /// The attributes of the op on dimensions of these lengths.
+    /// Returns the attributes of the op on dimensions of these lengths.
     ///
     /// # Panics
     /// When a list has fewer entries than there are lengths.
@@ -238,8 +242,8 @@ impl Pooling {
         if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
     }
 
-    /// The divisor of each window's mean along a dimension, with the padding counted; elements beyond the padding do
-    /// not count.
+    /// Returns the divisor of each window's mean along a dimension, with the padding counted; elements beyond the
+    /// padding do not count.
     pub fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
         let (before, after) = self.padding[axis];
         let end = length.saturating_add(before).saturating_add(after);

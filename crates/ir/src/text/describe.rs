@@ -177,16 +177,16 @@ impl Serializer for Form {
         variant: &'static str,
         value: &T,
     ) -> Result<Form> {
-        let held = self.serialized(value)?;
-        match held.value {
+        let content = self.serialized(value)?;
+        match content.value {
             Some(Attribute::Number(number)) if variant == "uint" => {
                 self.of(Attribute::Number(Scalar::UInt(number.to_u64())))
             }
             Some(value @ Attribute::Number(_)) if ty == "Scalar" => self.of(value),
             value => {
                 let mut form = Form { ty, value: Some(Attribute::Word(variant)), ..self };
-                let key = if held.ty.is_empty() { variant } else { held.ty };
-                form.merge(key, Form { value, ..held });
+                let key = if content.ty.is_empty() { variant } else { content.ty };
+                form.merge(key, Form { value, ..content });
                 Ok(form)
             }
         }

@@ -34,7 +34,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// A parse error at this position.
+    /// Returns a parse error at this position.
     pub fn error(self, problem: impl Into<String>) -> Error {
         Error::parse(self.line, self.column, problem)
     }
@@ -74,7 +74,7 @@ impl<'t> Tokens<'t> {
         Ok(())
     }
 
-    /// Whether a mark follows the next token.
+    /// Returns whether a mark follows the next token.
     pub fn then(&self, mark: char) -> bool {
         matches!(self.lexer.clone().next(), Ok((Token::Mark(found), _)) if found == mark)
     }
@@ -111,7 +111,7 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// `result`, if the text ends here.
+    /// Returns `result`, if the text ends here.
     ///
     /// # Errors
     /// When a token follows.
@@ -119,7 +119,7 @@ impl<'t> Tokens<'t> {
         if self.token == Token::End { Ok(result) } else { Err(self.unexpected("the end of the text")) }
     }
 
-    /// The error for an unexpected next token; `wanted` names the expected one.
+    /// Returns the error for an unexpected next token; `wanted` names the expected one.
     pub fn unexpected(&self, wanted: &str) -> Error {
         let found: String = match &self.token {
             Token::Slot(slot) => format!("`%{slot}`"),
@@ -277,7 +277,7 @@ fn scalar(text: &str) -> Option<Scalar> {
     x.is_finite().then_some(Scalar::Float(x))
 }
 
-/// The number of a word: `true`, `false`, `inf`, `nan`, or `nan_` and the bits of a NaN.
+/// Returns the number of a word: `true`, `false`, `inf`, `nan`, or `nan_` and the bits of a NaN.
 pub fn word_scalar(word: &str) -> Option<Scalar> {
     match word {
         "true" => Some(Scalar::Bool(true)),

@@ -238,7 +238,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         };
         let variant = index.and_then(|index| Some((index, *variants.get(index)?)));
         let (index, key) = variant.ok_or_else(|| Problem::Wanted(joined(variants, "or")))?;
-        visitor.visit_enum(Variant { index, held: Value { key, is_variant: true, entry, ..value } })
+        visitor.visit_enum(Variant { index, value: Value { key, is_variant: true, entry, ..value } })
     }
 
     forward_to_deserialize_any! {
@@ -250,7 +250,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
 /// A variant of an enum, and the value that it holds.
 struct Variant<'g, 't> {
     index: usize,
-    held: Value<'g, 't>,
+    value: Value<'g, 't>,
 }
 
 impl<'de> EnumAccess<'de> for Variant<'_, '_> {
@@ -271,11 +271,11 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Problem> {
-        seed.deserialize(self.held)
+        seed.deserialize(self.value)
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Problem> {
-        self.held.deserialize_tuple(len, visitor)
+        self.value.deserialize_tuple(len, visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -283,6 +283,6 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Problem> {
-        self.held.deserialize_struct("", fields, visitor)
+        self.value.deserialize_struct("", fields, visitor)
     }
 }

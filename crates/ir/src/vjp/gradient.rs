@@ -15,7 +15,7 @@ pub enum Gradient {
     Undefined(&'static str),
 }
 
-/// The kind of an op's gradient. A custom op has a rule or an expansion; [`vjp`](super::vjp) decides which.
+/// Returns the kind of an op's gradient. A custom op has a rule or an expansion; [`vjp`](super::vjp) decides which.
 #[inline]
 pub fn gradient_of(op: &Op) -> Gradient {
     op.info().gradient.of(op)

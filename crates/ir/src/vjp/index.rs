@@ -159,7 +159,7 @@ fn product_of_other_writes<'e>(places: Places<'_, 'e>, like: &Var<'e>, source: &
     let numbered = |n: f64| count.equal(&count.scalar(Scalar::Float(n)));
     let of_zero =
         numbered(1.0).select(&product, &numbered(2.0).select(&(&product * (&zeros - source)), &zero));
-    let whole = &product / &safe;
-    let of_other = numbered(0.0).select(&whole, &numbered(1.0).select(&(&whole * &zeros), &zero));
+    let quotient = &product / &safe;
+    let of_other = numbered(0.0).select(&quotient, &numbered(1.0).select(&(&quotient * &zeros), &zero));
     is_zero.select(&of_zero, &of_other)
 }

@@ -20,8 +20,8 @@ use core::ops::Range;
 use products::{Counts, Stacked};
 
 impl LoopOp {
-    /// The same loop with further outputs of each step, after the others: the intermediates that the gradients of the
-    /// `wanted` operands read. `None` if its steps output all of them.
+    /// Returns the same loop with further outputs of each step, after the others: the intermediates that the gradients
+    /// of the `wanted` operands read. `None` if its steps output all of them.
     pub fn with_residuals(&self, wanted: &[bool]) -> Option<LoopOp> {
         let missing = Residuals::of(self, wanted).missing();
         if missing.is_empty() {

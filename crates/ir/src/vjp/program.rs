@@ -37,7 +37,7 @@ pub fn gradient_program(program: &Program) -> Result<Program> {
     Ok(recorder.finish(&outputs))
 }
 
-/// The gradients of a program's inputs, given those of its outputs (`None`: zero).
+/// Computes the gradients of a program's inputs, given those of its outputs (`None`: zero).
 ///
 /// Recomputes only the intermediates that the rules need. `wanted` and the returned list have an entry per input,
 /// `None` if a gradient is not wanted or zero.

@@ -23,12 +23,12 @@ impl Saved {
         Saved { inputs, outputs: 0 }
     }
 
-    /// Whether the data of the operand at a place is read.
+    /// Returns whether the data of the operand at a place is read.
     pub const fn input(self, place: usize) -> bool {
         has(self.inputs, place)
     }
 
-    /// Whether the data of the result at a place is read.
+    /// Returns whether the data of the result at a place is read.
     pub const fn output(self, place: usize) -> bool {
         has(self.outputs, place)
     }
@@ -45,8 +45,8 @@ const fn has(mask: u32, place: usize) -> bool {
 /// The function that reads the attributes of an op, its operands and which gradients are wanted.
 pub type SavedOf = fn(&Op, &[Operand], &[bool]) -> Saved;
 
-/// The operands and results that the rule of an op reads for the gradients of the `wanted` operands. Of `inputs`, only
-/// the kind matters: tensor or plain number.
+/// Returns the operands and results that the rule of an op reads for the gradients of the `wanted` operands. Of
+/// `inputs`, only the kind matters: tensor or plain number.
 #[inline]
 pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
     match op.info().saved {

@@ -32,7 +32,7 @@ impl GradientSum {
         });
     }
 
-    /// Whether the op reads only some positions of its first operand.
+    /// Returns whether the op reads only some positions of its first operand.
     pub fn is_part(op: &Op) -> bool {
         matches!(op, Op::Slice(_) | Op::Take { .. } | Op::Gather { .. })
     }
@@ -58,7 +58,7 @@ impl GradientSum {
         self.sum = Some(places.write(Var::new(engine, sum), UpdateMode::Add, &gradient).into_value());
     }
 
-    /// The sum; `None` without contributions.
+    /// Returns the sum; `None` without contributions.
     pub fn into_value(self) -> Option<Value> {
         self.sum
     }

@@ -44,7 +44,7 @@ pub struct Asked {
 }
 
 impl Answers {
-    /// A new question. `expected` is the type of the elements that it asks for.
+    /// Returns a new question. `expected` is the type of the elements that it asks for.
     pub fn ask(self: &Arc<Self>, expected: Option<TensorType>) -> Asked {
         let mut state = self.lock();
         state.next += 1;
@@ -121,7 +121,7 @@ impl Answers {
 }
 
 impl Asked {
-    /// The number of the question.
+    /// Returns the number of the question.
     pub fn question(&self) -> u64 {
         self.question
     }

@@ -66,7 +66,7 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
     let (sender, receiver) = mpsc::channel();
     let (answers, shared) = (Arc::new(Answers::default()), Arc::new(Shared::default()));
     let thread = std::thread::Builder::new().name("kiln-remote".into()).spawn({
-        let (device, answers, shared) = (device.unheld(), answers.clone(), shared.clone());
+        let (device, answers, shared) = (device.without_session(), answers.clone(), shared.clone());
         move || {
             run(&device, &address, &answers, &shared, &sender);
             *shared.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;

@@ -42,26 +42,26 @@ pub struct RemoteDevice {
 }
 
 /// Keeps the session of a device and its clones open, with its stream of random keys, while no tensor does. `None` in
-/// [unheld](RemoteDevice::unheld) devices.
+/// [without_session](RemoteDevice::without_session) devices.
 #[derive(Clone, Default)]
 struct Hold(Option<Arc<Mutex<Option<Stack>>>>);
 
 impl RemoteDevice {
-    /// The device at an address: `ws://host:3000`, or `wss://host:3000` for TLS. It is opened on first use. The token is that of
-    /// `KILN_TOKEN` in the environment, if there is one.
+    /// Returns the device at an address: `ws://host:3000`, or `wss://host:3000` for TLS. It is opened on first use. The
+    /// token is that of `KILN_TOKEN` in the environment, if there is one.
     pub fn new(url: impl Into<String>) -> RemoteDevice {
         let token = kiln_ir::setting("KILN_TOKEN", "a token", |text| Some(text.to_string()));
         RemoteDevice { url: url.into(), token, roots: None, session: Hold::new() }
     }
 
-    /// The device, with the token that its server asks for.
+    /// Returns the device, with the token that its server asks for.
     #[must_use]
     pub fn with_token(self, token: impl Into<String>) -> RemoteDevice {
         RemoteDevice { token: Some(token.into()), session: Hold::new(), ..self }
     }
 
-    /// The device, where TLS trusts the certificates in this file (PEM) in place of the usual ones. For servers with a
-    /// certificate of their own.
+    /// Returns the device, where TLS trusts the certificates in this file (PEM) in place of the usual ones. For servers
+    /// with a certificate of their own.
     #[must_use]
     pub fn with_root_certificates(self, path: impl Into<PathBuf>) -> RemoteDevice {
         RemoteDevice { roots: Some(path.into()), session: Hold::new(), ..self }
@@ -75,17 +75,17 @@ impl RemoteDevice {
         self.lost().map_or(Ok(()), Err)
     }
 
-    /// The error with which the server was lost, if it was.
+    /// Returns the error with which the server was lost, if it was.
     pub fn lost(&self) -> Option<Error> {
         RemoteBackend::stack(self).find::<RemoteEngine>()?.lost()
     }
 
-    /// The traffic of the session so far.
+    /// Returns the traffic of the session so far.
     pub fn statistics(&self) -> Statistics {
         RemoteBackend::stack(self).find::<RemoteEngine>().map(RemoteEngine::statistics).unwrap_or_default()
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -100,7 +100,7 @@ impl RemoteDevice {
     }
 
     /// The device without a hold on a session: for the session's own parts.
-    pub(super) fn unheld(&self) -> RemoteDevice {
+    pub(super) fn without_session(&self) -> RemoteDevice {
         RemoteDevice { session: Hold::default(), ..self.clone() }
     }
 
@@ -132,16 +132,16 @@ impl Hold {
 
     /// Lets a lost session go.
     fn release_lost(&self) {
-        let Some(held) = &self.0 else { return };
-        if held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_lost) {
+        let Some(session) = &self.0 else { return };
+        if session.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_lost) {
             self.replace(None);
         }
     }
 
     fn replace(&self, stack: Option<Stack>) {
-        let Some(held) = &self.0 else { return };
+        let Some(session) = &self.0 else { return };
         // The end of a session waits for the server, so it is outside the lock.
-        let before = std::mem::replace(&mut *held.lock().unwrap_or_else(PoisonError::into_inner), stack);
+        let before = std::mem::replace(&mut *session.lock().unwrap_or_else(PoisonError::into_inner), stack);
         drop(before);
     }
 }
@@ -165,7 +165,7 @@ impl Hash for RemoteDevice {
 }
 
 impl RemoteEngine {
-    /// An engine with a session of its own at a server. Ops that the server does not run need
+    /// Returns an engine with a session of its own at a server. Ops that the server does not run need
     /// [`Expand`](kiln_ir::Expand) around it, as every stack has.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Backend for RemoteBackend {
                 Ok((engine, offer)) => (engine, offer.default_dtypes),
                 Err(error) => (RemoteEngine::unreachable(error), [DType::F32, DType::I32]),
             };
-            Stack::of_device(Arc::new(engine), device.unheld(), &device.url, dtypes[0], dtypes[1])
+            Stack::of_device(Arc::new(engine), device.without_session(), &device.url, dtypes[0], dtypes[1])
         };
         device.session.release_lost();
         let stack = Stack::opened::<RemoteBackend>(device.key(), open);

@@ -102,7 +102,7 @@ impl Drop for Handle {
 }
 
 impl RemoteEngine {
-    /// The engine of a server with this offer. Replies go to `answers`; the server keeps `programs` programs.
+    /// Returns the engine of a server with this offer. Replies go to `answers`; the server keeps `programs` programs.
     pub fn new(
         offer: &Offer,
         transport: Box<dyn Transport>,
@@ -122,7 +122,7 @@ impl RemoteEngine {
         RemoteEngine { caps: offer.caps(), tracks_memory: offer.tracks_memory, shared: Arc::new(shared) }
     }
 
-    /// The engine of a server that cannot be reached: all values carry the error.
+    /// Returns the engine of a server that cannot be reached: all values carry the error.
     pub fn unreachable(error: Error) -> RemoteEngine {
         struct Nowhere(Error);
 
@@ -144,7 +144,7 @@ impl RemoteEngine {
         RemoteEngine::new(&offer, Box::new(Nowhere(error)), answers, 1)
     }
 
-    /// The traffic so far.
+    /// Returns the traffic so far.
     pub fn statistics(&self) -> Statistics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut statistics = Statistics {
@@ -157,7 +157,7 @@ impl RemoteEngine {
         statistics
     }
 
-    /// The error with which the server was lost, if it was.
+    /// Returns the error with which the server was lost, if it was.
     pub fn lost(&self) -> Option<Error> {
         self.shared.is_lost()
     }

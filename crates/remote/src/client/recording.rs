@@ -27,7 +27,7 @@ pub(super) struct Recording {
     operands: usize,
     /// The types of the results so far, and whether the program still holds each.
     types: Vec<TensorType>,
-    is_held: Vec<bool>,
+    is_live: Vec<bool>,
     /// The id of result number 0.
     first: u64,
     written: u64,
@@ -90,7 +90,7 @@ impl Recording {
         self.operands += operands.len();
         self.template.steps.push(Step { op: SentOp(op.clone()), operands });
         self.types.extend(results);
-        self.is_held.resize(self.types.len(), true);
+        self.is_live.resize(self.types.len(), true);
         self.changes += 1;
         id
     }
@@ -99,7 +99,7 @@ impl Recording {
     pub(super) fn drop_value(&mut self, id: u64) {
         self.changes += 1;
         if self.is_pending(id) {
-            self.is_held[((id - self.first) / 2) as usize] = false;
+            self.is_live[((id - self.first) / 2) as usize] = false;
         } else if let Some(input) = self.inputs.get(&id) {
             self.arguments[*input as usize].is_last = true;
             let bytes = self.template.inputs[*input as usize].num_bytes() as u64;
@@ -127,7 +127,7 @@ impl Recording {
     /// The batch, if the program holds a result of it. Dead batches are never sent.
     pub(super) fn take_batch(&mut self) -> Option<Batch> {
         let types = std::mem::take(&mut self.types);
-        let is_held = std::mem::take(&mut self.is_held);
+        let is_live = std::mem::take(&mut self.is_live);
         let mut template = std::mem::take(&mut self.template);
         let (arguments, numbers) = (std::mem::take(&mut self.arguments), std::mem::take(&mut self.numbers));
         let first = self.first;
@@ -135,8 +135,8 @@ impl Recording {
         self.operands = 0;
         self.kept_bytes = 0;
         self.inputs.clear();
-        let held = is_held.iter().enumerate().filter(|(_, is_held)| **is_held);
-        template.outputs = held.map(|(result, _)| result as u32).collect();
+        let live = is_live.iter().enumerate().filter(|(_, is_live)| **is_live);
+        template.outputs = live.map(|(result, _)| result as u32).collect();
         if template.outputs.is_empty() {
             self.dropped
                 .extend(arguments.iter().filter(|argument| argument.is_last).map(|argument| argument.id));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_the_results_that_are_held() {
+    fn outputs_are_the_live_results() {
         let mut recording = Recording::default();
         let x = recording.next_written();
         let y = exp(&mut recording, x);

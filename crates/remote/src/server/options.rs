@@ -31,7 +31,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> ServerOptions {
         ServerOptions {
             ip: Ipv4Addr::LOCALHOST.into(),
@@ -51,85 +51,59 @@ impl ServerOptions {
         }
     }
 
-    /// The address to listen on. One beyond this machine needs a [token](ServerOptions::with_token). Default: `127.0.0.1`.
-    #[must_use]
-    pub fn with_ip(self, ip: IpAddr) -> ServerOptions {
-        ServerOptions { ip, ..self }
+    kiln_ir::setters! {
+        /// Sets the address to listen on. One beyond this machine needs a [token](ServerOptions::with_token). Default: `127.0.0.1`.
+        with_ip(ip: IpAddr) => ip = ip;
+
+        /// Sets the port. Default: 0, any free one.
+        with_port(port: u16) => port = port;
+
+        /// Sets the token that clients must show. Without TLS it is sent unencrypted.
+        with_token(token: impl Into<String>) => token = Some(token.into());
+
+        /// Sets the limits of each session.
+        with_quotas(quotas: Quotas) => quotas = quotas;
+
+        /// Sets the most bytes of all sessions together: tensors, intermediate results, programs, errors and queued messages. Default:
+        /// seven eighths of the device's memory if it has its own, otherwise half of the memory that is available when the server
+        /// starts (`MemAvailable` and the limit of the control group on Linux), and 4 GiB where that is unknown.
+        with_memory(bytes: u64) => memory = Some(bytes);
     }
 
-    /// The port. Default: 0, any free one.
-    #[must_use]
-    pub fn with_port(self, port: u16) -> ServerOptions {
-        ServerOptions { port, ..self }
-    }
-
-    /// The token that clients must show. Without TLS it is sent unencrypted.
-    #[must_use]
-    pub fn with_token(self, token: impl Into<String>) -> ServerOptions {
-        ServerOptions { token: Some(token.into()), ..self }
-    }
-
-    /// The limits of each session.
-    #[must_use]
-    pub fn with_quotas(self, quotas: Quotas) -> ServerOptions {
-        ServerOptions { quotas, ..self }
-    }
-
-    /// The most bytes of all sessions together: tensors, intermediate results, programs, errors and queued messages. Default:
-    /// seven eighths of the device's memory if it has its own, otherwise half of the memory that is available when the server
-    /// starts (`MemAvailable` and the limit of the control group on Linux), and 4 GiB where that is unknown.
-    #[must_use]
-    pub fn with_memory(self, bytes: u64) -> ServerOptions {
-        ServerOptions { memory: Some(bytes), ..self }
-    }
-
-    /// The origins of web pages that may connect, such as `https://kiln.example`. Default: none. A request of a page names its
-    /// origin, and any other is refused; programs that are no browsers name none.
+    /// Sets the origins of web pages that may connect, such as `https://kiln.example`. Default: none. A request of a
+    /// page names its origin, and any other is refused; programs that are no browsers name none.
     #[must_use]
     pub fn with_origins<S: Into<String>>(self, origins: impl IntoIterator<Item = S>) -> ServerOptions {
         ServerOptions { origins: origins.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The names under which clients reach the server, without ports; `localhost` and addresses in digits are always right.
-    /// Default: no other name on the loopback address, where a page could reach the server under a name of its own (DNS
-    /// rebinding), and any name on other addresses, which need a token.
+    /// Sets the names under which clients reach the server, without ports; `localhost` and addresses in digits are
+    /// always right. Default: no other name on the loopback address, where a page could reach the server under a name
+    /// of its own (DNS rebinding), and any name on other addresses, which need a token.
     #[must_use]
     pub fn with_hosts<S: Into<String>>(self, hosts: impl IntoIterator<Item = S>) -> ServerOptions {
         ServerOptions { hosts: hosts.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The most sessions at a time. One whose client has not come back gives its place to a new one. Default: 64.
-    #[must_use]
-    pub fn with_sessions(self, sessions: usize) -> ServerOptions {
-        ServerOptions { sessions, ..self }
+    kiln_ir::setters! {
+        /// Sets the most sessions at a time. One whose client has not come back gives its place to a new one. Default: 64.
+        with_sessions(sessions: usize) => sessions = sessions;
+
+        /// Sets the most bytes on the way in each direction of a session. Default: 32 MiB; less than 8 MiB is taken as 8.
+        with_window(bytes: u64) => window_bytes = bytes.max(8 << 20);
+
+        /// Sets how long a session without messages lives. Default: 1 hour.
+        with_idle_timeout(idle: Duration) => idle = idle;
+
+        /// Sets how long a session lives without a connection. Its client may come back meanwhile, and nothing is lost. Default: 30 s.
+        with_grace(grace: Duration) => grace = grace;
+
+        /// Sets the interval at which both sides of a connection show that they live. Without a sign for three of them, it is broken.
+        /// Default: 5 s.
+        with_heartbeat(heartbeat: Duration) => heartbeat = heartbeat.max(Duration::from_millis(1));
     }
 
-    /// The most bytes on the way in each direction of a session. Default: 32 MiB; less than 8 MiB is taken as 8.
-    #[must_use]
-    pub fn with_window(self, bytes: u64) -> ServerOptions {
-        ServerOptions { window_bytes: bytes.max(8 << 20), ..self }
-    }
-
-    /// How long a session without messages lives. Default: 1 hour.
-    #[must_use]
-    pub fn with_idle_timeout(self, idle: Duration) -> ServerOptions {
-        ServerOptions { idle, ..self }
-    }
-
-    /// How long a session lives without a connection. Its client may come back meanwhile, and nothing is lost. Default: 30 s.
-    #[must_use]
-    pub fn with_grace(self, grace: Duration) -> ServerOptions {
-        ServerOptions { grace, ..self }
-    }
-
-    /// The interval at which both sides of a connection show that they live. Without a sign for three of them, it is broken.
-    /// Default: 5 s.
-    #[must_use]
-    pub fn with_heartbeat(self, heartbeat: Duration) -> ServerOptions {
-        ServerOptions { heartbeat: heartbeat.max(Duration::from_millis(1)), ..self }
-    }
-
-    /// TLS, with this certificate: clients connect to `wss://`.
+    /// Sets TLS with this certificate: clients connect to `wss://`.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, identity: TlsIdentity) -> ServerOptions {

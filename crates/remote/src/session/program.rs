@@ -24,7 +24,7 @@ pub(super) struct Program {
 
 /// A value, and the bytes that count for it.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct ChargedValue {
     pub(super) value: Value,
     own: Arc<Charge>,
     /// Those of the larger value whose memory a view keeps.
@@ -40,14 +40,14 @@ pub(super) struct Context<'a> {
 }
 
 /// The outputs of a run, by the number of the result.
-pub(super) type Outputs = Vec<(u32, Held)>;
+pub(super) type Outputs = Vec<(u32, ChargedValue)>;
 
-impl Held {
+impl ChargedValue {
     /// A value with the bytes that were counted for it. An error holds none of them.
-    pub(super) fn new(value: Value, mut charge: Charge) -> Held {
+    pub(super) fn new(value: Value, mut charge: Charge) -> ChargedValue {
         let bytes = if value.error().is_some() { 0 } else { value.ty().num_bytes() as u64 };
         charge.shrink(bytes);
-        Held { value, own: Arc::new(charge), base: None }
+        ChargedValue { value, own: Arc::new(charge), base: None }
     }
 
     /// The bytes that count for the value alone.
@@ -112,8 +112,9 @@ impl Program {
 
     /// The outputs, poisoned.
     fn refused(&self, error: &Error, tensors: &Arc<Account>) -> Result<Outputs> {
-        let poisoned =
-            |(result, ty)| Ok((result, Held::new(Value::poisoned(ty, error.clone()), tensors.charge(0)?)));
+        let poisoned = |(result, ty)| {
+            Ok((result, ChargedValue::new(Value::poisoned(ty, error.clone()), tensors.charge(0)?)))
+        };
         self.outputs().map(poisoned).collect()
     }
 
@@ -124,7 +125,7 @@ impl Program {
     pub(super) fn run(
         &self,
         context: &Context<'_>,
-        inputs: Vec<Held>,
+        inputs: Vec<ChargedValue>,
         numbers: &[Scalar],
         refusal: Option<Error>,
     ) -> Result<Outputs> {
@@ -141,7 +142,12 @@ impl Program {
 
     /// Runs the ops. A value is passed on at its last use, so that the engine may overwrite it. The bytes of each result are
     /// counted before it is computed.
-    fn execute(&self, context: &Context<'_>, inputs: Vec<Held>, numbers: &[Scalar]) -> Result<Outputs, Stop> {
+    fn execute(
+        &self,
+        context: &Context<'_>,
+        inputs: Vec<ChargedValue>,
+        numbers: &[Scalar],
+    ) -> Result<Outputs, Stop> {
         let engine = context.engine;
         let mut as_inferred = true;
         let mut inputs = Slots::new(inputs.into_iter().map(Some).collect(), &self.uses[0]);
@@ -160,7 +166,7 @@ impl Program {
             let mut base = None;
             let mut operands = Operands::new();
             for source in &step.operands {
-                let held = match *source {
+                let charged = match *source {
                     Source::Input(input) => inputs.take(input),
                     Source::Result(result) => results.take(result),
                     Source::Number => {
@@ -168,11 +174,11 @@ impl Program {
                         continue;
                     }
                 };
-                let Some(held) = held else { continue };
+                let Some(charged) = charged else { continue };
                 if base.is_none() && may_be_view(&step.op.0) {
-                    base = Some(held.largest());
+                    base = Some(charged.largest());
                 }
-                operands.push(Operand::Value(held.value));
+                operands.push(Operand::Value(charged.value));
             }
             let values = match as_inferred {
                 true => engine.execute(&step.op.0, operands, types),
@@ -181,7 +187,7 @@ impl Program {
             as_inferred &= values.iter().map(Value::ty).eq(types);
             results.extend(values.into_iter().map(|value| {
                 let own = charge.split(value.ty().num_bytes() as u64);
-                Held { base: base.clone(), ..Held::new(value, own) }
+                ChargedValue { base: base.clone(), ..ChargedValue::new(value, own) }
             }));
         }
         Ok(self
@@ -238,23 +244,23 @@ fn run_inferred(engine: &dyn Engine, op: &Op, operands: Operands, types: &Result
 
 /// Values by number, each with the uses that it still has.
 struct Slots {
-    values: Vec<Option<Held>>,
+    values: Vec<Option<ChargedValue>>,
     uses: Vec<u32>,
 }
 
 impl Slots {
-    fn new(values: Vec<Option<Held>>, uses: &[u32]) -> Slots {
+    fn new(values: Vec<Option<ChargedValue>>, uses: &[u32]) -> Slots {
         Slots { values, uses: uses.to_vec() }
     }
 
-    fn extend(&mut self, values: impl Iterator<Item = Held>) {
+    fn extend(&mut self, values: impl Iterator<Item = ChargedValue>) {
         for value in values {
             let is_used = self.uses[self.values.len()] > 0;
             self.values.push(is_used.then_some(value));
         }
     }
 
-    fn take(&mut self, number: u32) -> Option<Held> {
+    fn take(&mut self, number: u32) -> Option<ChargedValue> {
         let number = number as usize;
         self.uses[number] -= 1;
         if self.uses[number] == 0 { self.values[number].take() } else { self.values[number].clone() }

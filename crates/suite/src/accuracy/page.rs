@@ -5,7 +5,7 @@ use super::{Row, Worst};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The path of the page.
+/// Returns the path of the page.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.md")
 }

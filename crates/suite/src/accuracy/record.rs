@@ -5,7 +5,7 @@ use kiln_ir::DType;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 
-/// The path of the record.
+/// Returns the path of the record.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("accuracy/record.json")
 }
@@ -25,7 +25,7 @@ fn parse(text: &str) -> Result<Vec<Row>, String> {
     rows.iter().map(|row| from_json(row).ok_or_else(|| format!("not a row of the record: {row}"))).collect()
 }
 
-/// The record as text, one row a line.
+/// Returns the record as text, one row a line.
 pub fn print(rows: &[Row]) -> String {
     let lines: Vec<String> = rows.iter().map(|row| to_json(row).to_string()).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))

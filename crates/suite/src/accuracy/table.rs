@@ -30,7 +30,7 @@ impl Tables {
         Tables(std::fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display())))
     }
 
-    /// Every table of a function.
+    /// Returns every table of a function.
     pub fn points(&self, function: &Function) -> Vec<Points> {
         let mut found = Vec::new();
         if let Some(name) = function.numpy {
@@ -53,18 +53,18 @@ impl Tables {
         found
     }
 
-    /// A tensor of `f64`.
+    /// Returns a tensor of `f64`.
     pub fn reals(&self, name: &str) -> Vec<f64> {
         self.floats(name, DType::F64).to_vec()
     }
 
-    /// A tensor of 64-bit words.
+    /// Returns a tensor of 64-bit words.
     pub fn words(&self, name: &str) -> Vec<u64> {
         let chunks = self.bytes(name).as_chunks().0.iter();
         chunks.map(|bytes| u64::from_le_bytes(*bytes)).collect()
     }
 
-    /// The names of all tensors.
+    /// Returns the names of all tensors.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.file().names().into_iter().map(|name| name.to_owned()).collect();
         names.sort();

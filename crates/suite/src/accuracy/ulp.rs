@@ -3,8 +3,8 @@
 use super::Worst;
 use kiln_ir::{Elements, TensorData};
 
-/// The maximum ULP error of actual results, with its argument. The distance of NaN to NaN is 0, of NaN to a number
-/// infinite; the zeros are equal.
+/// Returns the maximum ULP error of actual results, with its argument. The distance of NaN to NaN is 0, of NaN to a
+/// number infinite; the zeros are equal.
 ///
 /// # Panics
 /// When the three differ in dtype or length.

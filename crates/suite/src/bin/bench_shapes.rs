@@ -29,7 +29,7 @@ const LEARNING_RATE: f64 = 1e-3;
 
 /// Repeated lengths are `FIRST + 2 i` for `i` from 0 to the number of lengths, by default the least.
 const FIRST: usize = 8;
-const LEAST_LENGTHS: usize = 100;
+const MIN_LENGTHS: usize = 100;
 
 /// Rounds, and steps of each set of lengths per round. The first few steps of a set are not counted: their CPU caches
 /// hold data of other sets.
@@ -37,7 +37,7 @@ const ROUNDS: usize = 49;
 const STEPS: usize = 20;
 const COLD: usize = 4;
 /// New lengths per round.
-const NEW: usize = (LEAST_LENGTHS - 1) / ROUNDS;
+const NEW: usize = (MIN_LENGTHS - 1) / ROUNDS;
 
 /// Target for the time of a step with 100 repeated lengths, relative to a step with one length.
 const SEEN_TARGET: f64 = 1.3;
@@ -47,7 +47,7 @@ const NEVER_SEEN_TARGET: f64 = 3.0;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut words = words.iter().map(String::as_str).peekable();
-    let (mut json, mut backend, mut lengths) = (false, "cpu", LEAST_LENGTHS);
+    let (mut json, mut backend, mut lengths) = (false, "cpu", MIN_LENGTHS);
     while let Some(word) = words.next() {
         match (word, words.peek()) {
             ("--json", _) => json = true,
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             }
             ("--lengths", Some(number)) => {
                 lengths = match number.parse() {
-                    Ok(number @ LEAST_LENGTHS..) => number,
+                    Ok(number @ MIN_LENGTHS..) => number,
                     Ok(_) | Err(_) => return misused(&format!("--lengths: `{number}`")),
                 };
                 words.next();

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// The maximum percentage of ignored cases. Cases of dtypes that the device lacks do not count, nor do cases of subnormal
 /// operands that the device flushes to zero.
-const MOST_SKIPPED: usize = 5;
+const MAX_SKIPPED: usize = 5;
 
 /// The exit code where the engine cannot be opened. `cargo xtask suite` knows it.
 const MISSING: u8 = 3;
@@ -58,7 +58,7 @@ fn report(subject: &Subject, with_goldens: bool) -> ExitCode {
     }
     let is_good = counts.are_good();
     if counts.has_too_many_skips() {
-        println!("more than {MOST_SKIPPED} of 100 cases are on the ignore list");
+        println!("more than {MAX_SKIPPED} of 100 cases are on the ignore list");
     }
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped());
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -96,7 +96,7 @@ impl Counts {
     }
 
     fn has_too_many_skips(&self) -> bool {
-        self.ignored * 100 > (self.passed + self.failed + self.ignored) * MOST_SKIPPED
+        self.ignored * 100 > (self.passed + self.failed + self.ignored) * MAX_SKIPPED
     }
 
     fn are_good(&self) -> bool {

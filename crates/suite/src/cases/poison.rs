@@ -16,7 +16,7 @@ pub struct PoisonCase {
     pub error: Vec<String>,
 }
 
-/// Every case of invalid data.
+/// Returns every case of invalid data.
 pub fn cases() -> Vec<PoisonCase> {
     let mut cases = Vec::new();
     for (index, bad) in

@@ -7,7 +7,7 @@ use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
 use kiln_reference::Limited;
 use std::sync::Arc;
 
-/// Whether the op of the case has an expansion and small enough operands. Expansions of sorts and contractions
+/// Returns whether the op of the case has an expansion and small enough operands. Expansions of sorts and contractions
 /// materialize intermediates that a kernel never stores.
 pub fn expands(case: &Case) -> bool {
     let expandable = !MINIMAL.contains(case.op.kind()) || case.op.kind() == OpKind::Collective;

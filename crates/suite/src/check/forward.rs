@@ -14,7 +14,7 @@ const ANALYTIC: f64 = 1e-9;
 /// Allowed difference from central differences.
 const NUMERIC: f64 = 1e-5;
 
-/// For the Jacobian `J` of the case and random `u` and `v`, compares `u · J v` by [`Forward`] with `v · Jᵀ u` by
+/// Compares, for the Jacobian `J` of the case and random `u` and `v`, `u · J v` by [`Forward`] with `v · Jᵀ u` by
 /// [`Autodiff`], for tangents of all float operands together and of each alone, and with central differences. For
 /// smooth cases, compares Hessian-vector products, forward over reverse and reverse over forward, with differences of
 /// gradients.

@@ -16,7 +16,7 @@ const FIRST_ORDER: f64 = 1e-6;
 /// The same for second derivatives, by differences of first ones.
 const SECOND_ORDER: f64 = 1e-5;
 
-/// Whether gradients of the case are checked: it is differentiable, all its floats are `f64`, and it is small.
+/// Returns whether gradients of the case are checked: it is differentiable, all its floats are `f64`, and it is small.
 pub fn differentiates(case: &Case) -> bool {
     let promised = match case.grad {
         Grad::Smooth | Grad::Piecewise => true,

@@ -37,8 +37,8 @@ impl Subnormals {
     }
 }
 
-/// Whether devices may flush subnormal numbers of this dtype. Those of `f16` are normal in `f32`, and devices keep those
-/// of `f64`.
+/// Returns whether devices may flush subnormal numbers of this dtype. Those of `f16` are normal in `f32`, and devices
+/// keep those of `f64`.
 pub fn may_flush(dtype: DType) -> bool {
     dtype == DType::F32 || dtype == DType::BF16
 }

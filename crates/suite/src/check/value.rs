@@ -65,7 +65,7 @@ impl<'a> Expected<'a> {
         self.check_with(engine, Subnormals::Kept)
     }
 
-    /// As [`check`](Self::check), for an engine that may flush subnormal numbers.
+    /// Works like [`check`](Self::check), for an engine that may flush subnormal numbers.
     pub fn check_with(&self, engine: &dyn Engine, subnormals: Subnormals) -> Outcome {
         let mut outcome = Outcome::default();
         for placed in &self.layouts {

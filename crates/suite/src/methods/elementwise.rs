@@ -144,7 +144,7 @@ fn divisions() -> Vec<Method> {
         Method::new("fmod_scalar", |x| one(x[0].clone().fmod_scalar(3.0))).on(&[dividends()]),
         Method::new("remainder_scalar", |x| one(x[0].clone().remainder_scalar(-3.0))).on(&[dividends()]),
     ];
-    let whole = [
+    let integer_quotients = [
         Method::new("floor_divide", |x| one(x[0].clone().floor_divide(x[1].clone())))
             .on(&[dividends(), divisors()]),
         Method::new("trunc_divide", |x| one(x[0].clone().trunc_divide(x[1].clone())))
@@ -152,7 +152,7 @@ fn divisions() -> Vec<Method> {
         Method::new("floor_divide_scalar", |x| one(x[0].clone().floor_divide_scalar(3.0))).on(&[dividends()]),
         Method::new("trunc_divide_scalar", |x| one(x[0].clone().trunc_divide_scalar(3.0))).on(&[dividends()]),
     ];
-    rows.extend(whole.map(|method| method.no_gradient(STEPS)));
+    rows.extend(integer_quotients.map(|method| method.no_gradient(STEPS)));
     let integers = || [ints(-9, 9, &[3, 4]), ints(-3, 3, &[4])];
     rows.extend(
         [

@@ -67,7 +67,8 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("from_inner", "enters a tape; every second gradient begins with it"),
 ];
 
-/// The names of the public methods, and with the feature `linalg` of the functions of `kiln_linalg::any`; sorted.
+/// Returns the names of the public methods, and with the feature `linalg` of the functions of `kiln_linalg::any`;
+/// sorted.
 ///
 /// # Panics
 /// When the sources are not next to this crate.

@@ -14,7 +14,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("BiRnn", "an alias of `Rnn` with two directions"),
 ];
 
-/// The names of the modules of `kiln_nn`: those of its configurations (`LinearConfig` is that of `Linear`).
+/// Returns the names of the modules of `kiln_nn`: those of its configurations (`LinearConfig` is that of `Linear`).
 ///
 /// # Panics
 /// When a source file cannot be read.

@@ -56,18 +56,12 @@ impl<F> WeightAverage<F> {
         WeightAverage { average, model, start: 0, apply_at_end: false, weights: None }
     }
 
-    /// Sets whether the model receives the averaged weights when training ends, after the last checkpoint. Default: no.
-    #[must_use]
-    pub fn apply_at_end(mut self, apply: bool) -> WeightAverage<F> {
-        self.apply_at_end = apply;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets whether the model receives the averaged weights when training ends, after the last checkpoint. Default: no.
+        apply_at_end(apply: bool) => apply_at_end = apply;
 
-    /// Sets the number of steps before the first that counts. Default: 0.
-    #[must_use]
-    pub fn start_at(mut self, step: u64) -> WeightAverage<F> {
-        self.start = step;
-        self
+        /// Sets the number of steps before the first that counts. Default: 0.
+        start_at(step: u64) => start = step;
     }
 }
 
@@ -79,28 +73,21 @@ impl<T, M: Module, F: Fn(&mut T) -> &mut M + Send> Callback<T> for WeightAverage
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
         let steps = context.control.steps();
         let model = (self.model)(context.task);
-        match event {
-            Event::StepEnded if steps > self.start => self.average.update(model)?,
-            Event::ValidationStarted => {
-                self.weights = Some(Weights::of(model));
-                self.average.apply(model)?;
+        if let Event::StepEnded = event
+            && steps > self.start
+        {
+            self.average.update(model)?;
+        } else if let Event::ValidationStarted = event {
+            self.weights = Some(Weights::of(model));
+            self.average.apply(model)?;
+        } else if let Event::ValidationEnded = event {
+            if let Some(weights) = self.weights.take() {
+                weights.put_into(model);
             }
-            Event::ValidationEnded => {
-                if let Some(weights) = self.weights.take() {
-                    weights.put_into(model);
-                }
-            }
-            Event::Closing if self.apply_at_end => self.average.apply(model)?,
-            Event::Started
-            | Event::Closing
-            | Event::EpochStarted
-            | Event::StepStarted
-            | Event::StepEnded
-            | Event::StepMeasured(_)
-            | Event::Evaluated(_)
-            | Event::EpochEnded(_)
-            | Event::CheckpointTaken(_)
-            | Event::Ended(_) => {}
+        } else if let Event::Closing = event
+            && self.apply_at_end
+        {
+            self.average.apply(model)?;
         }
         Ok(())
     }

@@ -7,16 +7,14 @@ use kiln_store::CheckpointSeries;
 use super::{Callback, Context, Event};
 use crate::error::Result;
 use crate::interval::Interval;
-use crate::monitor::{Best, Monitor};
+use crate::monitor::{Monitor, Monitored};
 use crate::task::StateVisitor;
 
 /// Writes a checkpoint to a folder after each evaluation whose monitored value is the best so far.
 #[derive(Clone, Debug)]
 pub struct KeepBest {
     folder: PathBuf,
-    /// `None` for that of the learner.
-    monitor: Option<Monitor>,
-    best: Best,
+    monitored: Monitored,
 }
 
 /// Writes checkpoints at an interval, on interruption and at the end of training: to one folder, which is replaced, or
@@ -35,14 +33,12 @@ pub struct KeepLast {
 impl KeepBest {
     /// Returns the callback for a folder.
     pub fn new(folder: impl Into<PathBuf>) -> KeepBest {
-        KeepBest { folder: folder.into(), monitor: None, best: Best::default() }
+        KeepBest { folder: folder.into(), monitored: Monitored::default() }
     }
 
-    /// Sets the monitored value. Default: the [monitor](crate::Learner::monitor) of the learner.
-    #[must_use]
-    pub fn monitor(mut self, monitor: Monitor) -> KeepBest {
-        self.monitor = Some(monitor);
-        self
+    kiln_ir::setters! {
+        /// Sets the monitored value. Default: the [monitor](crate::Learner::monitor) of the learner.
+        monitor(monitor: Monitor) => monitored.monitor = Some(monitor);
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -62,19 +58,13 @@ impl KeepLast {
         }
     }
 
-    /// Sets the interval. Default: each epoch.
-    #[must_use]
-    pub fn every(mut self, interval: Interval) -> KeepLast {
-        self.interval = interval;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the interval. Default: each epoch.
+        every(interval: Interval) => interval = interval;
 
-    /// Keeps the last `count` checkpoints: each in a folder `step-N` of its own inside the folder. Default: one, in the
-    /// folder itself.
-    #[must_use]
-    pub fn keep(mut self, count: usize) -> KeepLast {
-        self.keep = Some(count);
-        self
+        /// Keeps the last `count` checkpoints: each in a folder `step-N` of its own inside the folder. Default: one, in the
+        /// folder itself.
+        keep(count: usize) => keep = Some(count);
     }
 
     /// The folder to lock before training starts. Folders of a series are locked for each save.
@@ -89,24 +79,8 @@ impl<T> Callback<T> for KeepBest {
     }
 
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
-        let control = &mut *context.control;
-        match event {
-            Event::Started => control.monitor(&self.monitor).check(control)?,
-            Event::Evaluated(report) => {
-                if self.best.observe(&self.monitor, control, report, 0.0) {
-                    control.save(&self.folder);
-                }
-            }
-            Event::EpochStarted
-            | Event::StepStarted
-            | Event::StepEnded
-            | Event::StepMeasured(_)
-            | Event::ValidationStarted
-            | Event::ValidationEnded
-            | Event::Closing
-            | Event::EpochEnded(_)
-            | Event::CheckpointTaken(_)
-            | Event::Ended(_) => {}
+        if self.monitored.on(event, context.control, 0.0)? {
+            context.control.save(&self.folder);
         }
         Ok(())
     }
@@ -117,7 +91,7 @@ impl<T> Callback<T> for KeepBest {
     }
 
     fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
-        visitor.value("best", &mut self.best)
+        visitor.value("best", &mut self.monitored.best)
     }
 }
 
@@ -129,25 +103,18 @@ impl<T> Callback<T> for KeepLast {
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
         let control = &mut *context.control;
         let steps = control.steps();
-        let is_due = match event {
-            Event::Started => {
-                self.taken = None;
-                self.interval.check("the interval of checkpoints")?;
-                let open = |keep| CheckpointSeries::open(&self.folder, keep);
-                self.series = self.keep.map(open).transpose()?;
-                false
-            }
-            Event::EpochEnded(report) => self.interval.is_due_after_epoch(report.epoch),
-            Event::StepEnded => self.interval.is_due_after_step(steps),
-            Event::Ended(_) => self.taken != Some(steps),
-            Event::EpochStarted
-            | Event::StepStarted
-            | Event::StepMeasured(_)
-            | Event::ValidationStarted
-            | Event::ValidationEnded
-            | Event::Closing
-            | Event::Evaluated(_)
-            | Event::CheckpointTaken(_) => false,
+        if let Event::Started = event {
+            self.taken = None;
+            self.interval.check("the interval of checkpoints")?;
+            let open = |keep| CheckpointSeries::open(&self.folder, keep);
+            self.series = self.keep.map(open).transpose()?;
+        }
+        let is_due = if let Event::EpochEnded(report) = event {
+            self.interval.is_due_after_epoch(report.epoch)
+        } else if let Event::StepEnded = event {
+            self.interval.is_due_after_step(steps)
+        } else {
+            matches!(event, Event::Ended(_)) && self.taken != Some(steps)
         };
         if is_due {
             self.taken = Some(steps);

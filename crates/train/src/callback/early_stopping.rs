@@ -3,38 +3,30 @@
 use super::{Callback, Context, Event};
 use crate::error::{Result, TrainError};
 use crate::history::StopReason;
-use crate::monitor::{Best, Monitor};
+use crate::monitor::{Monitor, Monitored};
 use crate::task::StateVisitor;
 
 /// Early stopping: stops training when the monitored value has not improved for a number of evaluations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlyStopping {
-    /// `None` for that of the learner.
-    monitor: Option<Monitor>,
+    monitored: Monitored,
     patience: u64,
     min_delta: f64,
-    best: Best,
 }
 
 impl EarlyStopping {
     /// Returns early stopping with a patience: the number of consecutive evaluations without improvement, at
     /// least 1.
     pub fn new(patience: u64) -> EarlyStopping {
-        EarlyStopping { monitor: None, patience, min_delta: 0.0, best: Best::default() }
+        EarlyStopping { monitored: Monitored::default(), patience, min_delta: 0.0 }
     }
 
-    /// Sets the monitored value. Default: the [monitor](crate::Learner::monitor) of the learner.
-    #[must_use]
-    pub fn monitor(mut self, monitor: Monitor) -> EarlyStopping {
-        self.monitor = Some(monitor);
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the monitored value. Default: the [monitor](crate::Learner::monitor) of the learner.
+        monitor(monitor: Monitor) => monitored.monitor = Some(monitor);
 
-    /// Sets the minimum change that counts as an improvement: finite and at least 0. Default: 0.
-    #[must_use]
-    pub fn min_delta(mut self, min_delta: f64) -> EarlyStopping {
-        self.min_delta = min_delta;
-        self
+        /// Sets the minimum change that counts as an improvement: finite and at least 0. Default: 0.
+        min_delta(min_delta: f64) => min_delta = min_delta;
     }
 
     fn check(&self) -> Result<()> {
@@ -57,33 +49,19 @@ impl<T> Callback<T> for EarlyStopping {
     }
 
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
-        let control = &mut *context.control;
-        match event {
-            Event::Started => {
-                self.check()?;
-                control.monitor(&self.monitor).check(control)?;
-            }
-            Event::Evaluated(report) => {
-                self.best.observe(&self.monitor, control, report, self.min_delta);
-            }
-            Event::EpochStarted
-            | Event::StepStarted
-            | Event::StepEnded
-            | Event::StepMeasured(_)
-            | Event::ValidationStarted
-            | Event::ValidationEnded
-            | Event::Closing
-            | Event::EpochEnded(_)
-            | Event::CheckpointTaken(_)
-            | Event::Ended(_) => return Ok(()),
+        if let Event::Started = event {
+            self.check()?;
         }
-        if self.best.waited >= self.patience {
-            control.stop(StopReason::EarlyStopping);
+        self.monitored.on(event, context.control, self.min_delta)?;
+        if matches!(event, Event::Started | Event::Evaluated(_))
+            && self.monitored.best.waited >= self.patience
+        {
+            context.control.stop(StopReason::EarlyStopping);
         }
         Ok(())
     }
 
     fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
-        visitor.value("best", &mut self.best)
+        visitor.value("best", &mut self.monitored.best)
     }
 }

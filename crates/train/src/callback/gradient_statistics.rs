@@ -51,18 +51,12 @@ impl GradientStatistics {
         GradientStatistics { every: 1, per_parameter: false, step: 0 }
     }
 
-    /// Sets the number of steps between two measurements: at least 1. Default: 1.
-    #[must_use]
-    pub fn every(mut self, steps: u64) -> GradientStatistics {
-        self.every = steps;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the number of steps between two measurements: at least 1. Default: 1.
+        every(steps: u64) => every = steps;
 
-    /// Sets whether to log the statistics of each parameter. Default: no.
-    #[must_use]
-    pub fn per_parameter(mut self, per_parameter: bool) -> GradientStatistics {
-        self.per_parameter = per_parameter;
-        self
+        /// Sets whether to log the statistics of each parameter. Default: no.
+        per_parameter(per_parameter: bool) => per_parameter = per_parameter;
     }
 }
 

@@ -120,26 +120,17 @@ impl Profiler {
         }
     }
 
-    /// Sets the steps to profile, counted from 0 over all epochs. Default: `5..15`. If training ends before, the report
-    /// is of the steps that ran.
-    #[must_use]
-    pub fn steps(mut self, steps: Range<u64>) -> Profiler {
-        self.steps = steps;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the steps to profile, counted from 0 over all epochs. Default: `5..15`. If training ends before, the report
+        /// is of the steps that ran.
+        steps(steps: Range<u64>) => steps = steps;
 
-    /// Sets the peaks of the device: arithmetic operations and bytes per second. Default: they are measured.
-    #[must_use]
-    pub fn with_peaks(mut self, flops_per_second: f64, bytes_per_second: f64) -> Profiler {
-        self.peaks = Some(Peaks { flops_per_second, bytes_per_second });
-        self
-    }
+        /// Sets the peaks of the device: arithmetic operations and bytes per second. Default: they are measured.
+        with_peaks(flops_per_second: f64, bytes_per_second: f64) =>
+            peaks = Some(Peaks { flops_per_second, bytes_per_second });
 
-    /// Writes the report to a file as JSON: the fields of [`ProfileReport`].
-    #[must_use]
-    pub fn json(mut self, path: impl Into<PathBuf>) -> Profiler {
-        self.json = Some(path.into());
-        self
+        /// Writes the report to a file as JSON: the fields of [`ProfileReport`].
+        json(path: impl Into<PathBuf>) => json = Some(path.into());
     }
 
     /// Returns a handle to the report.
@@ -195,38 +186,24 @@ impl<T: Task> Callback<T> for Profiler {
 
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
         let step = context.control.position().step;
-        match event {
-            Event::StepStarted => {
-                self.stop();
-                let first = self.steps.start.saturating_sub(WARM_UP);
-                if (first..self.steps.end).contains(&step) {
-                    self.start(context.task)?;
+        if let Event::StepStarted = event {
+            self.stop();
+            let first = self.steps.start.saturating_sub(WARM_UP);
+            if (first..self.steps.end).contains(&step) {
+                self.start(context.task)?;
+            }
+        } else if let Event::StepEnded = event {
+            if let Some(profile) = self.stop()
+                && self.steps.contains(&step)
+            {
+                self.totals.add(&profile);
+                if step + 1 == self.steps.end {
+                    self.finish(context)?;
                 }
             }
-            Event::StepEnded => {
-                let profile = self.stop();
-                if let Some(profile) = profile
-                    && self.steps.contains(&step)
-                {
-                    self.totals.add(&profile);
-                    if step + 1 == self.steps.end {
-                        self.finish(context)?;
-                    }
-                }
-            }
-            Event::Ended(_) => {
-                self.stop();
-                self.finish(context)?;
-            }
-            Event::Started
-            | Event::EpochStarted
-            | Event::StepMeasured(_)
-            | Event::ValidationStarted
-            | Event::ValidationEnded
-            | Event::Evaluated(_)
-            | Event::EpochEnded(_)
-            | Event::CheckpointTaken(_)
-            | Event::Closing => {}
+        } else if let Event::Ended(_) = event {
+            self.stop();
+            self.finish(context)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use kiln_tensor::{AnyTensor, TensorData};
 
 use super::{Callback, Context, Event};
 use crate::error::Result;
-use crate::monitor::{Best, Monitor};
+use crate::monitor::{Monitor, Monitored};
 use crate::observation::below;
 use crate::task::{StateTensors, StateVisitor, Task};
 
@@ -36,9 +36,7 @@ use crate::task::{StateTensors, StateVisitor, Task};
 /// ```
 #[derive(Debug, Default)]
 pub struct RestoreBest {
-    /// `None` for that of the learner.
-    monitor: Option<Monitor>,
-    best: Best,
+    monitored: Monitored,
     /// By the name of the model and the path of the parameter.
     weights: BTreeMap<String, Weight>,
 }
@@ -56,11 +54,9 @@ impl RestoreBest {
         RestoreBest::default()
     }
 
-    /// Sets the monitored value. Default: the monitor of the learner.
-    #[must_use]
-    pub fn monitor(mut self, monitor: Monitor) -> RestoreBest {
-        self.monitor = Some(monitor);
-        self
+    kiln_ir::setters! {
+        /// Sets the monitored value. Default: the monitor of the learner.
+        monitor(monitor: Monitor) => monitored.monitor = Some(monitor);
     }
 }
 
@@ -70,32 +66,17 @@ impl<T: Task> Callback<T> for RestoreBest {
     }
 
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()> {
-        let control = &mut *context.control;
-        match event {
-            Event::Started => control.monitor(&self.monitor).check(control),
-            Event::Evaluated(report) => {
-                if self.best.observe(&self.monitor, control, report, 0.0) {
-                    self.weights.clear();
-                    context.task.state(&mut Take(&mut self.weights))?;
-                }
-                Ok(())
-            }
-            Event::Closing => {
-                if let Some(epoch) = self.best.epoch {
-                    control.info(format!("restored the weights of epoch {}", epoch + 1));
-                }
-                context.task.state(&mut Restore(&self.weights))
-            }
-            Event::EpochStarted
-            | Event::StepStarted
-            | Event::StepEnded
-            | Event::StepMeasured(_)
-            | Event::ValidationStarted
-            | Event::ValidationEnded
-            | Event::EpochEnded(_)
-            | Event::CheckpointTaken(_)
-            | Event::Ended(_) => Ok(()),
+        if self.monitored.on(event, context.control, 0.0)? {
+            self.weights.clear();
+            context.task.state(&mut Take(&mut self.weights))?;
         }
+        if let Event::Closing = event {
+            if let Some(epoch) = self.monitored.best.epoch {
+                context.control.info(format!("restored the weights of epoch {}", epoch + 1));
+            }
+            context.task.state(&mut Restore(&self.weights))?;
+        }
+        Ok(())
     }
 
     /// Runs before callbacks that save checkpoints, which then contain the best weights.
@@ -104,7 +85,7 @@ impl<T: Task> Callback<T> for RestoreBest {
     }
 
     fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
-        visitor.value("best", &mut self.best)?;
+        visitor.value("best", &mut self.monitored.best)?;
         visitor.tensors("weights", &mut Stored(&mut self.weights))
     }
 }

@@ -69,40 +69,22 @@ impl LearningRateFinder {
         self
     }
 
-    /// Sets the number of steps: at least 2. Default: 100.
-    #[must_use]
-    pub fn steps(mut self, steps: u64) -> LearningRateFinder {
-        self.steps = steps;
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the number of steps: at least 2. Default: 100.
+        steps(steps: u64) => steps = steps;
 
-    /// Sets the weight of the past in the smoothed loss: at least 0 and below 1. Default: 0.98.
-    #[must_use]
-    pub fn smoothing(mut self, smoothing: f64) -> LearningRateFinder {
-        self.smoothing = smoothing;
-        self
-    }
+        /// Sets the weight of the past in the smoothed loss: at least 0 and below 1. Default: 0.98.
+        smoothing(smoothing: f64) => smoothing = smoothing;
 
-    /// Sets the multiple of the least smoothed loss at which the search ends. Default: 4.
-    #[must_use]
-    pub fn divergence(mut self, divergence: f64) -> LearningRateFinder {
-        self.divergence = divergence;
-        self
-    }
+        /// Sets the multiple of the least smoothed loss at which the search ends. Default: 4.
+        divergence(divergence: f64) => divergence = divergence;
 
-    /// Searches the learning rate of the [`Trainable`](crate::Trainable) of this name. The others keep that of their
-    /// schedules. Default: all of the task have the same one.
-    #[must_use]
-    pub fn model(mut self, name: impl Into<String>) -> LearningRateFinder {
-        self.model = Some(name.into());
-        self
-    }
+        /// Searches the learning rate of the [`Trainable`](crate::Trainable) of this name. The others keep that of their
+        /// schedules. Default: all of the task have the same one.
+        model(name: impl Into<String>) => model = Some(name.into());
 
-    /// Sets the number that the task logs, in place of the loss. Default: `loss`.
-    #[must_use]
-    pub fn value(mut self, name: impl Into<String>) -> LearningRateFinder {
-        self.value = name.into();
-        self
+        /// Sets the number that the task logs, in place of the loss. Default: `loss`.
+        value(name: impl Into<String>) => value = name.into();
     }
 
     /// The learning rate of a step.

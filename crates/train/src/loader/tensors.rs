@@ -32,39 +32,29 @@ impl<T: BatchTensors> TensorLoader<T> {
         TensorLoader { tensors, batch_size: 32, shuffle: None, drop_last: false }
     }
 
-    /// Sets the number of items of a batch: at least 1. The last batch may be smaller, unless it is
-    /// [dropped](TensorLoader::drop_last). Default: 32.
-    #[must_use]
-    pub fn batch_size(mut self, batch_size: usize) -> TensorLoader<T> {
-        self.batch_size = batch_size.max(1);
-        self
-    }
+    kiln_ir::setters! {
+        /// Sets the number of items of a batch: at least 1. The last batch may be smaller, unless it is
+        /// [dropped](TensorLoader::drop_last). Default: 32.
+        batch_size(batch_size: usize) => batch_size = batch_size.max(1);
 
-    /// Shuffles each epoch. The order depends on the seed and the epoch. Default: no shuffling.
-    #[must_use]
-    pub fn shuffle(mut self, seed: u64) -> TensorLoader<T> {
-        self.shuffle = Some(seed);
-        self
-    }
+        /// Shuffles each epoch. The order depends on the seed and the epoch. Default: no shuffling.
+        shuffle(seed: u64) => shuffle = Some(seed);
 
-    /// Sets whether to drop an incomplete last batch, as PyTorch's `DataLoader` does. A shuffling loader drops other items in
-    /// each epoch. Default: no.
-    ///
-    /// ```
-    /// use kiln_backends::Flex;
-    /// use kiln_tensor::Tensor;
-    /// use kiln_train::Loader;
-    /// use kiln_train::loader::TensorLoader;
-    ///
-    /// let x = Tensor::<Flex, 1>::arange_float(0.0..7.0, 1.0, &Default::default());
-    /// let loader = TensorLoader::new(x).batch_size(3).drop_last(true);
-    /// let lengths: Vec<usize> = loader.batches(0, 0).map(|batch| batch.unwrap().dims()[0]).collect();
-    /// assert_eq!((lengths, loader.num_batches()), (vec![3, 3], Some(2)));
-    /// ```
-    #[must_use]
-    pub fn drop_last(mut self, drop_last: bool) -> TensorLoader<T> {
-        self.drop_last = drop_last;
-        self
+        /// Sets whether to drop an incomplete last batch, as PyTorch's `DataLoader` does. A shuffling loader drops other items in
+        /// each epoch. Default: no.
+        ///
+        /// ```
+        /// use kiln_backends::Flex;
+        /// use kiln_tensor::Tensor;
+        /// use kiln_train::Loader;
+        /// use kiln_train::loader::TensorLoader;
+        ///
+        /// let x = Tensor::<Flex, 1>::arange_float(0.0..7.0, 1.0, &Default::default());
+        /// let loader = TensorLoader::new(x).batch_size(3).drop_last(true);
+        /// let lengths: Vec<usize> = loader.batches(0, 0).map(|batch| batch.unwrap().dims()[0]).collect();
+        /// assert_eq!((lengths, loader.num_batches()), (vec![3, 3], Some(2)));
+        /// ```
+        drop_last(drop_last: bool) => drop_last = drop_last;
     }
 
     fn len(&self) -> usize {

@@ -9,6 +9,7 @@ use kiln_store::atomic;
 
 use super::Logger;
 use super::points::{Point, points};
+use super::resume::{exists, starts_again};
 use crate::error::LoggerError;
 use crate::record::Record;
 
@@ -39,10 +40,7 @@ impl CsvLogger {
     pub fn create(path: impl AsRef<Path>) -> Result<CsvLogger, LoggerError> {
         let logger = CsvLogger::append(path)?;
         if logger.has_earlier {
-            return Err(LoggerError::Other(format!(
-                "{}: exists and is not empty\n  hint: `CsvLogger::append` continues the table of a resumed run",
-                logger.path.display()
-            )));
+            return Err(exists(&logger.path, "`CsvLogger::append` continues the table"));
         }
         Ok(logger)
     }
@@ -54,7 +52,7 @@ impl CsvLogger {
     /// When the file cannot be opened.
     pub fn append(path: impl AsRef<Path>) -> Result<CsvLogger, LoggerError> {
         let path = path.as_ref().to_owned();
-        let failed = |source| LoggerError::Io { path: path.clone(), source };
+        let failed = LoggerError::io(&path);
         let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         if length == 0 {
@@ -102,12 +100,12 @@ impl CsvLogger {
     }
 
     fn read(&self) -> Result<String, LoggerError> {
-        let length = fs::metadata(&self.path).map_err(|source| self.failed(source))?.len();
+        let length = fs::metadata(&self.path).map_err(LoggerError::io(&self.path))?.len();
         if length > MAX_BYTES {
             let path = self.path.display();
             return Err(LoggerError::Other(format!("{path}: {length} bytes, more than {MAX_BYTES}")));
         }
-        fs::read_to_string(&self.path).map_err(|source| self.failed(source))
+        fs::read_to_string(&self.path).map_err(LoggerError::io(&self.path))
     }
 
     fn write(&mut self, point: &Point) -> Result<(), LoggerError> {
@@ -117,22 +115,14 @@ impl CsvLogger {
         }
         let Point { step, epoch, split, name, value } = point;
         let (split, name) = (quoted(split), quoted(name));
-        writeln!(self.file, "{step},{epoch},{split},{name},{value:?}").map_err(|source| self.failed(source))
+        writeln!(self.file, "{step},{epoch},{split},{name},{value:?}").map_err(LoggerError::io(&self.path))
     }
 
     fn continue_at(&mut self, step: u64) -> Result<(), LoggerError> {
         if step > 0 {
             return self.resume_at(step);
         }
-        Err(LoggerError::Other(format!(
-            "{}: has the rows of an earlier run, and training starts at step 0\n  \
-             hint: resume from a checkpoint, use another file, or remove all rows with `resume_at(0)`",
-            self.path.display()
-        )))
-    }
-
-    fn failed(&self, source: std::io::Error) -> LoggerError {
-        LoggerError::Io { path: self.path.clone(), source }
+        Err(starts_again(&self.path, "rows"))
     }
 
     fn invalid(&self, line: u64, problem: String) -> LoggerError {
@@ -153,7 +143,7 @@ impl Logger for CsvLogger {
     }
 
     fn flush(&mut self) -> Result<(), LoggerError> {
-        self.file.flush().map_err(|source| LoggerError::Io { path: self.path.clone(), source })
+        self.file.flush().map_err(LoggerError::io(&self.path))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Logger;
-use super::resume::ResumePoint;
+use super::resume::{ResumePoint, exists, starts_again};
 use crate::error::LoggerError;
 use crate::record::Record;
 
@@ -67,10 +67,7 @@ impl JsonlLogger {
     pub fn create(path: impl AsRef<Path>) -> Result<JsonlLogger, LoggerError> {
         let logger = JsonlLogger::append(path)?;
         if logger.has_earlier {
-            let path = logger.path.display();
-            return Err(LoggerError::Other(format!(
-                "{path}: exists and is not empty\n  hint: `JsonlLogger::append` continues the log of a resumed run"
-            )));
+            return Err(exists(&logger.path, "`JsonlLogger::append` continues the log"));
         }
         Ok(logger)
     }
@@ -84,7 +81,7 @@ impl JsonlLogger {
     /// When the file cannot be opened, or its last line is too long.
     pub fn append(path: impl AsRef<Path>) -> Result<JsonlLogger, LoggerError> {
         let path = path.as_ref().to_owned();
-        let failed = |source| LoggerError::Io { path: path.clone(), source };
+        let failed = LoggerError::io(&path);
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = options.map_err(failed)?;
         let length = complete_length(&mut file).map_err(failed)?;
@@ -111,7 +108,7 @@ impl JsonlLogger {
         }
         let length = point.length();
         let cut = self.file.set_len(length).and_then(|()| self.file.seek(SeekFrom::Start(length)));
-        cut.map_err(|source| self.failed(source))?;
+        cut.map_err(LoggerError::io(&self.path))?;
         self.has_earlier = false;
         Ok(())
     }
@@ -135,15 +132,7 @@ impl JsonlLogger {
         if step > 0 || !self.has_steps()? {
             return self.resume_at(step);
         }
-        Err(LoggerError::Other(format!(
-            "{}: has the records of an earlier run, and training starts at step 0\n  \
-             hint: resume from a checkpoint, use another file, or remove all records with `resume_at(0)`",
-            self.path.display()
-        )))
-    }
-
-    fn failed(&self, source: std::io::Error) -> LoggerError {
-        LoggerError::Io { path: self.path.clone(), source }
+        Err(starts_again(&self.path, "records"))
     }
 }
 
@@ -168,7 +157,7 @@ impl Logger for JsonlLogger {
     fn flush(&mut self) -> Result<(), LoggerError> {
         let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
-        written.map_err(|source| self.failed(source))
+        written.map_err(LoggerError::io(&self.path))
     }
 }
 
@@ -238,7 +227,7 @@ impl RecordReader {
     pub fn open(path: impl AsRef<Path>) -> Result<RecordReader, LoggerError> {
         let path = path.as_ref().to_owned();
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (length, file) = opened.map_err(|source| LoggerError::Io { path: path.clone(), source })?;
+        let (length, file) = opened.map_err(LoggerError::io(&path))?;
         let reader = BufReader::with_capacity(BUFFER, file);
         Ok(RecordReader { path, reader, length, buffer: Vec::new(), line: 0, offset: 0, ended: false })
     }
@@ -248,7 +237,7 @@ impl RecordReader {
         self.line += 1;
         self.buffer.clear();
         let read = (&mut self.reader).take(MAX_LINE + 1).read_until(b'\n', &mut self.buffer);
-        let bytes = read.map_err(|source| LoggerError::Io { path: self.path.clone(), source })? as u64;
+        let bytes = read.map_err(LoggerError::io(&self.path))? as u64;
         if bytes > MAX_LINE {
             return Err(self.invalid(format!("is longer than {MAX_LINE} bytes")));
         }

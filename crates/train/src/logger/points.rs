@@ -28,19 +28,15 @@ pub struct Point {
 /// A learning rate is named `learning_rate/OPTIMIZER`, or `learning_rate` where the optimizer has no name. Values of an
 /// incomplete pass are left out, because curves would contain a pass several times.
 pub fn points(record: &Record) -> Vec<Point> {
-    match record {
-        Record::Step(step) => step_points(step),
-        Record::Values(values) if values.complete => values_points(values),
-        Record::Values(_)
-        | Record::Start(_)
-        | Record::Progress(_)
-        | Record::Epoch { .. }
-        | Record::Checkpoint { .. }
-        | Record::Message { .. }
-        | Record::Usage(_)
-        | Record::Batches { .. }
-        | Record::End { .. } => Vec::new(),
+    if let Record::Step(step) = record {
+        return step_points(step);
     }
+    if let Record::Values(values) = record
+        && values.complete
+    {
+        return values_points(values);
+    }
+    Vec::new()
 }
 
 fn step_points(record: &StepRecord) -> Vec<Point> {
@@ -72,15 +68,14 @@ fn values_points(record: &ValuesRecord) -> Vec<Point> {
         name,
         value,
     };
-    let numbers = |(name, value): &(String, MetricValue)| match value {
-        MetricValue::Scalar(value) => vec![point(name.clone(), *value)],
-        MetricValue::PerClass(values) => {
-            values.iter().enumerate().map(|(class, value)| point(format!("{name}/{class}"), *value)).collect()
+    let mut points = Vec::new();
+    for (name, value) in &record.values {
+        if let MetricValue::Scalar(value) = value {
+            points.push(point(name.clone(), *value));
+        } else if let MetricValue::PerClass(values) = value {
+            let classes = values.iter().enumerate();
+            points.extend(classes.map(|(class, value)| point(format!("{name}/{class}"), *value)));
         }
-        MetricValue::Matrix { .. }
-        | MetricValue::Histogram { .. }
-        | MetricValue::Image { .. }
-        | MetricValue::Text(_) => Vec::new(),
-    };
-    record.values.iter().flat_map(numbers).collect()
+    }
+    points
 }

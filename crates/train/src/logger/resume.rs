@@ -1,6 +1,24 @@
 //! The position in a log from which a resumed run continues.
 
+use std::path::Path;
+
+use crate::error::LoggerError;
 use crate::record::Record;
+
+/// Returns the error of a file that is created, but is not empty.
+pub(super) fn exists(path: &Path, hint: &str) -> LoggerError {
+    let path = path.display();
+    LoggerError::Other(format!("{path}: exists and is not empty\n  hint: {hint} of a resumed run"))
+}
+
+/// Returns the error of training that would remove the entries of an earlier run.
+pub(super) fn starts_again(path: &Path, entries: &str) -> LoggerError {
+    LoggerError::Other(format!(
+        "{}: has the {entries} of an earlier run, and training starts at step 0\n  \
+         hint: resume from a checkpoint, use another file, or remove all {entries} with `resume_at(0)`",
+        path.display()
+    ))
+}
 
 /// Finds the end of the records that a run which continues after `step` optimizer steps does not write again.
 #[derive(Debug)]
@@ -22,18 +40,13 @@ impl ResumePoint {
         if self.is_later(record) {
             return false;
         }
-        match record {
-            Record::Checkpoint { step, .. } if *step == self.step => self.checkpoint = Some(end),
-            Record::End { .. } => return true,
-            Record::Checkpoint { .. }
-            | Record::Start(_)
-            | Record::Step(_)
-            | Record::Progress(_)
-            | Record::Values(_)
-            | Record::Epoch { .. }
-            | Record::Usage(_)
-            | Record::Batches { .. }
-            | Record::Message { .. } => {}
+        if let Record::End { .. } = record {
+            return true;
+        }
+        if let Record::Checkpoint { step, .. } = record
+            && *step == self.step
+        {
+            self.checkpoint = Some(end);
         }
         self.kept = end;
         true

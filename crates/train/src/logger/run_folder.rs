@@ -50,14 +50,14 @@ impl RunFolder {
     pub fn create(root: impl AsRef<Path>, name: &str) -> Result<RunFolder, LoggerError> {
         check_name(name)?;
         let root = root.as_ref();
-        fs::create_dir_all(root).map_err(|source| failed(root, source))?;
+        fs::create_dir_all(root).map_err(LoggerError::io(root))?;
         let names = (2_u64..).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.to_owned()).chain(names) {
             let path = root.join(&name);
             match fs::create_dir(&path) {
                 Ok(()) => return RunFolder { path, name }.fill(),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(failed(&path, source)),
+                Err(source) => return Err(LoggerError::io(&path)(source)),
             }
         }
         unreachable!("there are more numbers than folders")
@@ -66,9 +66,9 @@ impl RunFolder {
     /// Creates the contents of a new folder. The file of the records is the last: without it, the folder is no run.
     fn fill(self) -> Result<RunFolder, LoggerError> {
         let (checkpoints, records) = (self.checkpoints(), self.records());
-        fs::create_dir(&checkpoints).map_err(|source| failed(&checkpoints, source))?;
+        fs::create_dir(&checkpoints).map_err(LoggerError::io(&checkpoints))?;
         let created = OpenOptions::new().write(true).create_new(true).open(&records);
-        created.map_err(|source| failed(&records, source))?;
+        created.map_err(LoggerError::io(&records))?;
         Ok(self)
     }
 
@@ -79,9 +79,9 @@ impl RunFolder {
     pub fn open(path: impl AsRef<Path>) -> Result<RunFolder, LoggerError> {
         let path = path.as_ref().to_owned();
         let records = path.join(RECORDS);
-        let metadata = fs::metadata(&records).map_err(|source| failed(&records, source))?;
+        let metadata = fs::metadata(&records).map_err(LoggerError::io(&records))?;
         // The name of `.` and of `runs/mnist/..` is that of the real folder.
-        let real = fs::canonicalize(&path).map_err(|source| failed(&path, source))?;
+        let real = fs::canonicalize(&path).map_err(LoggerError::io(&path))?;
         match real.file_name().and_then(|name| name.to_str()) {
             Some(name) if metadata.is_file() => Ok(RunFolder { path, name: name.to_owned() }),
             _ => Err(LoggerError::Other(format!("{}: is not the folder of a run", path.display()))),
@@ -95,7 +95,7 @@ impl RunFolder {
     pub fn list(root: impl AsRef<Path>) -> Result<Vec<RunFolder>, LoggerError> {
         let root = root.as_ref();
         let entries = fs::read_dir(root).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(|source| failed(root, source))?;
+        let entries = entries.map_err(LoggerError::io(root))?;
         let open = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
             let run = RunFolder { path: entry.path(), name };
@@ -149,10 +149,6 @@ impl RunFolder {
     pub fn reader(&self) -> Result<RecordReader, LoggerError> {
         RecordReader::open(self.records())
     }
-}
-
-fn failed(path: &Path, source: io::Error) -> LoggerError {
-    LoggerError::Io { path: path.to_owned(), source }
 }
 
 fn check_name(name: &str) -> Result<(), LoggerError> {

@@ -45,7 +45,7 @@ impl TensorBoardLogger {
     /// When the folder or the file cannot be created.
     pub fn create(folder: impl AsRef<Path>) -> Result<TensorBoardLogger, LoggerError> {
         let folder = folder.as_ref();
-        fs::create_dir_all(folder).map_err(|source| LoggerError::Io { path: folder.to_owned(), source })?;
+        fs::create_dir_all(folder).map_err(LoggerError::io(folder))?;
         let (path, file) = new_file(folder)?;
         let mut logger = TensorBoardLogger { path, file: BufWriter::new(file) };
         logger.write(event::file_version(now()))?;
@@ -109,11 +109,7 @@ impl TensorBoardLogger {
 
     fn write(&mut self, event: Message) -> Result<(), LoggerError> {
         let written = self.file.write_all(&frame::frame(&event.into_bytes()));
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> LoggerError {
-        LoggerError::Io { path: self.path.clone(), source }
+        written.map_err(LoggerError::io(&self.path))
     }
 }
 
@@ -151,7 +147,7 @@ impl Logger for TensorBoardLogger {
     }
 
     fn flush(&mut self) -> Result<(), LoggerError> {
-        self.file.flush().map_err(|source| LoggerError::Io { path: self.path.clone(), source })
+        self.file.flush().map_err(LoggerError::io(&self.path))
     }
 }
 
@@ -202,7 +198,7 @@ fn new_file(folder: &Path) -> Result<(PathBuf, File), LoggerError> {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(source) => return Err(LoggerError::Io { path, source }),
+            Err(error) => return Err(LoggerError::io(&path)(error)),
         }
     }
 }

@@ -53,11 +53,9 @@ impl<R: MetricRule> Accumulated<R> {
         Accumulated { name: rule.name(), rule, sums: Accumulator::new() }
     }
 
-    /// Sets the name of the metric and of its main value.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Accumulated<R> {
-        self.name = name.into();
-        self
+    kiln_ir::setters! {
+        /// Sets the name of the metric and of its main value.
+        named(name: impl Into<String>) => name = name.into();
     }
 
     /// Returns the rule.
@@ -153,9 +151,7 @@ macro_rules! plain_metrics {
             pub type $metric = $crate::metric::Accumulated<rule::$metric>;
 
             impl $crate::metric::MetricRule for rule::$metric {
-                fn name(&self) -> String {
-                    $name.to_owned()
-                }
+                $crate::metric::facts!($name, higher is better: $higher);
 
                 fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
                     let add: fn(&mut Accumulator, &Observation) -> Result<(), MetricError> = $add;
@@ -166,13 +162,28 @@ macro_rules! plain_metrics {
                     let value: fn(&mut Accumulator) -> Result<f64, MetricError> = $value;
                     Ok(MetricValues::scalar(name, value(sums)?))
                 }
-
-                fn higher_is_better(&self) -> bool {
-                    $higher
-                }
             }
         )*
     };
 }
 
 pub(super) use plain_metrics;
+
+/// Declares the name of a [`MetricRule`], whether a greater value is better, and the sums whose ratio the value is.
+macro_rules! facts {
+    ($name:literal $(, higher is better: $higher:literal)? $(, $sum:literal / $count:literal)?) => {
+        fn name(&self) -> String {
+            $name.to_owned()
+        }
+
+        $(fn higher_is_better(&self) -> bool {
+            $higher
+        })?
+
+        $(fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
+            Ok(MetricValues::scalar(name, sums.ratio($sum, $count)?))
+        })?
+    };
+}
+
+pub(crate) use facts;

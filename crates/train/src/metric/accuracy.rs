@@ -36,13 +36,12 @@ impl Accuracy {
         Accuracy::of(rule).named(format!("top-{k} accuracy"))
     }
 
-    /// Leaves out targets of this value, such as the padding. Default: none.
-    #[must_use]
-    pub fn ignore_index(self, index: i64) -> Accuracy {
-        self.set(|rule| rule.ignore_index = Some(index))
+    kiln_ir::setters! {
+        /// Leaves out targets of this value, such as the padding. Default: none.
+        ignore_index(index: i64) => rule.ignore_index = Some(index);
     }
 
-    /// [`ignore_index`](Accuracy::ignore_index) under the name that Burn uses.
+    /// Sets [`ignore_index`](Accuracy::ignore_index) under the name that Burn uses.
     #[must_use]
     pub fn with_pad_token(self, index: usize) -> Accuracy {
         self.ignore_index(index as i64)
@@ -50,9 +49,7 @@ impl Accuracy {
 }
 
 impl MetricRule for AccuracyRule {
-    fn name(&self) -> String {
-        "accuracy".to_owned()
-    }
+    crate::metric::facts!("accuracy", "correct" / "items");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (logits, targets) = (observation.tensor(LOGITS)?, observation.tensor(TARGETS)?);
@@ -73,10 +70,6 @@ impl MetricRule for AccuracyRule {
             }
         };
         sums.sum("correct", hits.cast(DType::I32)?.sum()?)
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("correct", "items")?))
     }
 
     fn format(&self, value: f64) -> String {

@@ -64,22 +64,15 @@ impl TaskRule for CalibrationRule {
 }
 
 impl CalibrationError {
-    /// Sets the norm over the bins. Default: L1.
-    #[must_use]
-    pub fn norm(self, norm: CalibrationNorm) -> CalibrationError {
-        self.set(|rule| rule.norm = norm)
-    }
+    kiln_ir::setters! {
+        /// Sets the norm over the bins. Default: L1.
+        norm(norm: CalibrationNorm) => rule.norm = norm;
 
-    /// Sets the number of bins. A number of 0 is 1. Default: 15.
-    #[must_use]
-    pub fn bins(self, bins: usize) -> CalibrationError {
-        self.set(|rule| rule.bins = bins.max(1))
-    }
+        /// Sets the number of bins. A number of 0 is 1. Default: 15.
+        bins(bins: usize) => rule.bins = bins.max(1);
 
-    /// Leaves out targets of this value. Default: none.
-    #[must_use]
-    pub fn ignore_index(self, index: i64) -> CalibrationError {
-        self.set(|rule| rule.ignore_index = Some(index))
+        /// Leaves out targets of this value. Default: none.
+        ignore_index(index: i64) => rule.ignore_index = Some(index);
     }
 }
 
@@ -136,9 +129,7 @@ fn calibration_error(bins: &[Bin], norm: CalibrationNorm) -> f64 {
 }
 
 impl MetricRule for CalibrationRule {
-    fn name(&self) -> String {
-        "calibration error".to_owned()
-    }
+    crate::metric::facts!("calibration error", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
@@ -174,10 +165,6 @@ impl MetricRule for CalibrationRule {
                 MetricValue::Matrix { rows: self.bins, columns: 3, elements },
             ))
     }
-
-    fn higher_is_better(&self) -> bool {
-        false
-    }
 }
 
 /// Brier score, `brier score`: the mean squared difference of probabilities and targets. Of labels, the mean of
@@ -201,17 +188,14 @@ impl TaskRule for BrierRule {
 impl LabelsRule for BrierRule {}
 
 impl BrierScore {
-    /// Leaves out targets of this value. Default: none.
-    #[must_use]
-    pub fn ignore_index(self, index: i64) -> BrierScore {
-        self.set(|rule| rule.ignore_index = Some(index))
+    kiln_ir::setters! {
+        /// Leaves out targets of this value. Default: none.
+        ignore_index(index: i64) => rule.ignore_index = Some(index);
     }
 }
 
 impl MetricRule for BrierRule {
-    fn name(&self) -> String {
-        "brier score".to_owned()
-    }
+    crate::metric::facts!("brier score", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let input = ClassInput::read(observation, self.task, self.ignore_index)?;
@@ -235,9 +219,5 @@ impl MetricRule for BrierRule {
     fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
         refuse_invalid(sums, self.task, self.ignore_index)?;
         Ok(MetricValues::scalar(name, sums.ratio("squares", "items")?))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

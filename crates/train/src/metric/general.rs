@@ -28,9 +28,7 @@ pub type LossMetric = Accumulated<LossRule>;
 pub struct LossRule;
 
 impl MetricRule for LossRule {
-    fn name(&self) -> String {
-        "loss".to_owned()
-    }
+    crate::metric::facts!("loss", higher is better: false, "loss" / "items");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let loss = observation.loss.clone().ok_or(MetricError::Missing { name: "loss" })?;
@@ -40,14 +38,6 @@ impl MetricRule for LossRule {
         let items = observation.num_items as f64;
         sums.count("items", items);
         sums.sum("loss", wide(loss)?.mean()?.mul_scalar(items)?)
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("loss", "items")?))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }
 
@@ -67,10 +57,9 @@ impl MeanMetric {
         MeanMetric::of(MeanRule { tensor, higher_is_better: true })
     }
 
-    /// A lower value is better.
-    #[must_use]
-    pub fn lower_is_better(self) -> MeanMetric {
-        self.set(|rule| rule.higher_is_better = false)
+    kiln_ir::setters! {
+        /// A lower value is better.
+        lower_is_better() => rule.higher_is_better = false;
     }
 }
 
@@ -119,9 +108,7 @@ pub type LearningRateMetric = Accumulated<LearningRateRule>;
 pub struct LearningRateRule;
 
 impl MetricRule for LearningRateRule {
-    fn name(&self) -> String {
-        "learning_rate".to_owned()
-    }
+    crate::metric::facts!("learning_rate", higher is better: false, "learning_rate" / "steps");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         if let Some(rate) = observation.learning_rate {
@@ -129,14 +116,6 @@ impl MetricRule for LearningRateRule {
             sums.count("learning_rate", rate);
         }
         Ok(())
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("learning_rate", "steps")?))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 
     fn format(&self, value: f64) -> String {

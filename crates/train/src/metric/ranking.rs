@@ -78,10 +78,9 @@ impl<K: AtK> Accumulated<RankingRule<K>> {
 }
 
 impl<K: Kind> Accumulated<RankingRule<K>> {
-    /// Sets the value of queries without relevant documents. Default: 0.
-    #[must_use]
-    pub fn empty_queries(self, empty: EmptyQueries) -> Self {
-        self.set(|rule| rule.empty = empty)
+    kiln_ir::setters! {
+        /// Sets the value of queries without relevant documents. Default: 0.
+        empty_queries(empty: EmptyQueries) => rule.empty = empty;
     }
 }
 
@@ -230,9 +229,8 @@ ranking_metrics! {
 }
 
 impl Ndcg {
-    /// Uses the gain `2^relevance − 1` (Burges et al., 2005). Default: the relevance.
-    #[must_use]
-    pub fn exponential_gain(self) -> Ndcg {
-        self.set(|rule| rule.measure = Measure::Ndcg { exponential: true })
+    kiln_ir::setters! {
+        /// Uses the gain `2^relevance − 1` (Burges et al., 2005). Default: the relevance.
+        exponential_gain() => rule.measure = Measure::Ndcg { exponential: true };
     }
 }

@@ -41,7 +41,7 @@ fn pair(observation: &Observation) -> Result<(AnyTensor, AnyTensor), MetricError
 }
 
 /// Absolute targets below this number are raised to it in percentages, as in torchmetrics.
-const LEAST_TARGET: f64 = 1.17e-6;
+const MIN_TARGET: f64 = 1.17e-6;
 
 type Elementwise = fn(AnyTensor, AnyTensor) -> Result<AnyTensor, kiln_tensor::Error>;
 
@@ -87,7 +87,7 @@ plain_metrics! {
     /// %. Inputs of any shape: see the [module](self).
     MeanAbsolutePercentageError, "mape", higher is better: false,
         |sums, batch| add_error(sums, batch, |predictions, targets| {
-            let scale = targets.clone().abs()?.clamp_min(LEAST_TARGET)?;
+            let scale = targets.clone().abs()?.clamp_min(MIN_TARGET)?;
             absolute(predictions, targets)?.div(scale)
         }),
         mean_error;
@@ -96,7 +96,7 @@ plain_metrics! {
     /// elements, from 0 to 2. Inputs of any shape: see the [module](self).
     SymmetricMeanAbsolutePercentageError, "smape", higher is better: false,
         |sums, batch| add_error(sums, batch, |predictions, targets| {
-            let scale = targets.clone().abs()?.add(predictions.clone().abs()?)?.clamp_min(LEAST_TARGET)?;
+            let scale = targets.clone().abs()?.add(predictions.clone().abs()?)?.clamp_min(MIN_TARGET)?;
             absolute(predictions, targets)?.mul_scalar(2.0)?.div(scale)
         }),
         mean_error;
@@ -109,7 +109,7 @@ plain_metrics! {
             sums.sum("scale", targets.clone().abs()?.sum()?)?;
             sums.sum("error", absolute(predictions, targets)?.sum()?)
         },
-        |sums| Ok(sums.total("error")? / sums.total("scale")?.max(LEAST_TARGET));
+        |sums| Ok(sums.total("error")? / sums.total("scale")?.max(MIN_TARGET));
 
     /// Mean squared logarithmic error, `msle`: the mean of `(ln(1 + p) − ln(1 + t))²` over all elements. NaN for
     /// numbers below −1. Inputs of any shape: see the [module](self).

@@ -62,9 +62,7 @@ macro_rules! system_metrics {
             pub type $metric = Accumulated<rule::$metric>;
 
             impl MetricRule for rule::$metric {
-                fn name(&self) -> String {
-                    $name.to_owned()
-                }
+                crate::metric::facts!($name, higher is better: false);
 
                 fn add(&mut self, sums: &mut Accumulator, _: &Observation) -> Result<(), MetricError> {
                     let of = |number: fn(&SystemSample) -> Option<f64>, sample: &SystemSample| number(sample);
@@ -75,10 +73,6 @@ macro_rules! system_metrics {
                     let values = MetricValues::scalar(name, $main(sums, $name)?);
                     $(let values = values.with($value, MetricValue::Scalar($statistic(sums, $value)?));)*
                     Ok(values)
-                }
-
-                fn higher_is_better(&self) -> bool {
-                    false
                 }
 
                 fn format(&self, value: f64) -> String {
@@ -143,9 +137,7 @@ pub struct IterationSpeedRule {
 pub type IterationSpeedMetric = IterationSpeed;
 
 impl MetricRule for IterationSpeedRule {
-    fn name(&self) -> String {
-        "items_per_second".to_owned()
-    }
+    crate::metric::facts!("items_per_second", "items" / "seconds");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let now = Instant::now();
@@ -154,10 +146,6 @@ impl MetricRule for IterationSpeedRule {
             sums.count("seconds", (now - last).as_secs_f64());
         }
         Ok(())
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("items", "seconds")?))
     }
 
     fn format(&self, value: f64) -> String {

@@ -29,14 +29,14 @@ impl Random {
 /// A recording of random ops whose choice does not depend on lengths.
 fn recording(seed: u64, lengths: Lengths) -> Structure {
     let [batch, sequence, heads, width, other] = lengths;
-    let whole = heads * width;
+    let total = heads * width;
     let shapes: [&[usize]; 7] = [
-        &[batch, sequence, whole],
-        &[batch * sequence, whole],
+        &[batch, sequence, total],
+        &[batch * sequence, total],
         &[batch, heads, sequence, width],
-        &[whole],
-        &[whole, whole],
-        &[whole, other],
+        &[total],
+        &[total, total],
+        &[total, other],
         &[batch, heads, sequence, sequence],
     ];
     let types: Vec<TensorType> = shapes.iter().map(|&shape| TensorType::new(shape, DType::F32)).collect();
@@ -58,7 +58,7 @@ fn recording(seed: u64, lengths: Lengths) -> Structure {
 
 fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths) -> Var<'e> {
     let [batch, sequence, heads, width, other] = lengths;
-    let whole = heads * width;
+    let total = heads * width;
     let (rank, shape) = (x.rank(), x.shape());
     let is_float = x.dtype() == DType::F32;
     match random.below(16) {
@@ -83,9 +83,9 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
         // Reshapes between the layouts of a transformer's tensors.
         10 | 11 => {
             let forms: [&[usize]; 3] =
-                [&[batch, sequence, whole], &[batch * sequence, whole], &[batch, sequence, heads, width]];
+                [&[batch, sequence, total], &[batch * sequence, total], &[batch, sequence, heads, width]];
             let size = shape.num_elements();
-            let is_form = rank >= 2 && size == batch * sequence * whole;
+            let is_form = rank >= 2 && size == batch * sequence * total;
             if is_form { x.reshape(forms[random.below(3)]) } else { x.reshape([size]) }
         }
         12 if rank >= 2 => x.swap(rank - 1, rank - 2),

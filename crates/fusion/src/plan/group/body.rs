@@ -157,7 +157,7 @@ impl Finder<'_> {
             return Ok(());
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
-        if !nest.rows_are_innermost() || (self.limits.whole_rows && !nest.rows_are_whole()) {
+        if !nest.rows_are_innermost() || (self.limits.contiguous_rows && !nest.rows_are_whole()) {
             return Err("the rows to combine with their own reductions are not contiguous".to_string());
         }
         if row > self.limits.resident_row && rows < self.limits.many_rows {

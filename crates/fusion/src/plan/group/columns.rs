@@ -22,7 +22,7 @@ impl Finder<'_> {
             return;
         }
         let mut all: Vec<(usize, BTreeSet<ValueNumber>)> =
-            (0..self.groups.len()).filter_map(|group| Some((group, self.whole_reads(group)?))).collect();
+            (0..self.groups.len()).filter_map(|group| Some((group, self.full_reads(group)?))).collect();
         all.sort_by_key(|(group, reads)| (Reverse(reads.len()), *group));
         let having = self.having();
         for (group, reads) in all {
@@ -55,8 +55,8 @@ impl Finder<'_> {
         having
     }
 
-    /// The whole tensors that a pure column reduction over many rows reads; `None` for any other group.
-    fn whole_reads(&self, group: usize) -> Option<BTreeSet<ValueNumber>> {
+    /// Returns the full tensors that a pure column reduction over many rows reads; `None` for any other group.
+    fn full_reads(&self, group: usize) -> Option<BTreeSet<ValueNumber>> {
         let Group { kind, body, .. } = &self.groups[group];
         let nest = &body.nest;
         let combines = *kind == Kind::Kernel && nest.reduces() && !nest.rows_are_innermost();
@@ -64,9 +64,9 @@ impl Finder<'_> {
             return None;
         }
         let reads = self.reads(group);
-        let is_whole =
+        let is_full =
             |value: &ValueNumber| self.graph.types[*value as usize].num_elements() == nest.num_points();
-        Some(reads.into_iter().filter(is_whole).collect())
+        Some(reads.into_iter().filter(is_full).collect())
     }
 
     /// The values of other groups that the members of a group read, directly or through views.
@@ -120,12 +120,12 @@ impl Finder<'_> {
         /// The maximum bytes per thread of a block.
         const MAX_BYTES: usize = 128;
         let row = nest.row_len();
-        let is_held = |value: &ValueNumber, slot: &Slot| {
+        let is_resident = |value: &ValueNumber, slot: &Slot| {
             nest.is_input(*slot) && self.graph.types[*value as usize].num_elements() > row
         };
-        let held = slots.iter().filter(|(value, slot)| is_held(value, slot));
-        let held: usize = held.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
-        row.div_ceil(COLUMN_THREADS) * (held + nest.column_reduce_bytes()) <= MAX_BYTES
+        let resident = slots.iter().filter(|(value, slot)| is_resident(value, slot));
+        let resident: usize = resident.map(|(value, _)| self.graph.types[*value as usize].dtype.size()).sum();
+        row.div_ceil(COLUMN_THREADS) * (resident + nest.column_reduce_bytes()) <= MAX_BYTES
     }
 }
 

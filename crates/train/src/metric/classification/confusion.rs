@@ -85,10 +85,9 @@ pub type ConfusionMatrix = Accumulated<MatrixRule<Normalization>>;
 impl LabelsRule for MatrixRule<Normalization> {}
 
 impl ConfusionMatrix {
-    /// Divides the elements by numbers of items. Default: none.
-    #[must_use]
-    pub fn normalized(self, normalization: Normalization) -> ConfusionMatrix {
-        self.set(|rule| rule.formula = normalization)
+    kiln_ir::setters! {
+        /// Divides the elements by numbers of items. Default: none.
+        normalized(normalization: Normalization) => rule.formula = normalization;
     }
 }
 
@@ -137,10 +136,9 @@ fn margins(counts: &[f64], classes: usize) -> (Vec<f64>, Vec<f64>) {
 pub type CohenKappa = Accumulated<MatrixRule<KappaWeights>>;
 
 impl CohenKappa {
-    /// Sets the weights of disagreements. Default: all weigh the same.
-    #[must_use]
-    pub fn weights(self, weights: KappaWeights) -> CohenKappa {
-        self.set(|rule| rule.formula = weights)
+    kiln_ir::setters! {
+        /// Sets the weights of disagreements. Default: all weigh the same.
+        weights(weights: KappaWeights) => rule.formula = weights;
     }
 }
 

@@ -54,19 +54,17 @@ impl<C: Curve> TaskRule for CurveRule<C> {
 impl<C: Curve> LabelsRule for CurveRule<C> {}
 
 impl<C: Curve> Accumulated<CurveRule<C>> {
-    /// Leaves out targets of this value. Default: none.
-    #[must_use]
-    pub fn ignore_index(self, index: i64) -> Self {
-        self.set(|rule| rule.options.ignore_index = Some(index))
+    kiln_ir::setters! {
+        /// Leaves out targets of this value. Default: none.
+        ignore_index(index: i64) => rule.options.ignore_index = Some(index);
     }
 }
 
 impl<C: Area> Accumulated<CurveRule<C>> {
-    /// Sets the average over classes or labels. Default: macro. Classes whose value is NaN are left out of averages.
-    /// `Average::Micro` ranks the items of all classes together.
-    #[must_use]
-    pub fn average(self, average: Average) -> Self {
-        self.set(|rule| rule.options.average = average)
+    kiln_ir::setters! {
+        /// Sets the average over classes or labels. Default: macro. Classes whose value is NaN are left out of averages.
+        /// `Average::Micro` ranks the items of all classes together.
+        average(average: Average) => rule.options.average = average;
     }
 }
 
@@ -272,11 +270,10 @@ impl Default for RocArea {
 }
 
 impl Auroc {
-    /// Restricts the area to false positive rates up to `rate`, in (0, 1], scaled so that 0.5 is chance and 1 the
-    /// maximum (McClish, 1989). Default: 1.
-    #[must_use]
-    pub fn max_false_positive_rate(self, rate: f64) -> Auroc {
-        self.set(|rule| rule.curve.max_rate = rate)
+    kiln_ir::setters! {
+        /// Restricts the area to false positive rates up to `rate`, in (0, 1], scaled so that 0.5 is chance and 1 the
+        /// maximum (McClish, 1989). Default: 1.
+        max_false_positive_rate(rate: f64) => rule.curve.max_rate = rate;
     }
 }
 

@@ -148,23 +148,16 @@ impl<K: PlainKind> Accumulated<ScoreRule<K>> {
 }
 
 impl<K: Kind> Accumulated<ScoreRule<K>> {
-    /// Sets the average over classes or labels. Default: macro.
-    #[must_use]
-    pub fn average(self, average: Average) -> Self {
-        self.set(|rule| rule.average = average)
-    }
+    kiln_ir::setters! {
+        /// Sets the average over classes or labels. Default: macro.
+        average(average: Average) => rule.average = average;
 
-    /// Counts an item of several classes as correct if its class is among the `k` highest scores; otherwise the class
-    /// with the highest score is predicted. Default: 1.
-    #[must_use]
-    pub fn top_k(self, k: usize) -> Self {
-        self.set(|rule| rule.counter.top_k = k.max(1))
-    }
+        /// Counts an item of several classes as correct if its class is among the `k` highest scores; otherwise the class
+        /// with the highest score is predicted. Default: 1.
+        top_k(k: usize) => rule.counter.top_k = k.max(1);
 
-    /// Sets the score of a class whose denominator is 0. Default: 0.
-    #[must_use]
-    pub fn zero_division(self, score: f64) -> Self {
-        self.set(|rule| rule.zero_division = score)
+        /// Sets the score of a class whose denominator is 0. Default: 0.
+        zero_division(score: f64) => rule.zero_division = score;
     }
 }
 
@@ -281,10 +274,9 @@ impl StatScores {
         StatScores::of(StatRule { counter: Counter::new(task) })
     }
 
-    /// Counts an item of several classes as correct if its class is among the `k` highest scores. Default: 1.
-    #[must_use]
-    pub fn top_k(self, k: usize) -> StatScores {
-        self.set(|rule| rule.counter.top_k = k.max(1))
+    kiln_ir::setters! {
+        /// Counts an item of several classes as correct if its class is among the `k` highest scores. Default: 1.
+        top_k(k: usize) => rule.counter.top_k = k.max(1);
     }
 
     /// Returns the counts of each class; none without items. Waits for the device.
@@ -303,9 +295,7 @@ impl CounterRule for StatRule {
 }
 
 impl MetricRule for StatRule {
-    fn name(&self) -> String {
-        "stat scores".to_owned()
-    }
+    crate::metric::facts!("stat scores");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         self.counter.add(sums, observation)
@@ -346,9 +336,7 @@ impl CounterRule for ExactMatchRule {
 }
 
 impl MetricRule for ExactMatchRule {
-    fn name(&self) -> String {
-        "exact match".to_owned()
-    }
+    crate::metric::facts!("exact match");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let Counter { task, threshold, ignore_index, .. } = self.counter;

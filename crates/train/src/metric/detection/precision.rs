@@ -102,9 +102,7 @@ fn classes(sums: &mut Accumulator) -> Result<BTreeMap<i64, Vec<ClassInImage>>, M
 }
 
 impl MetricRule for MeanAveragePrecisionRule {
-    fn name(&self) -> String {
-        "map".to_owned()
-    }
+    crate::metric::facts!("map");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let boxes = boxes(observation, BOXES)?;

@@ -78,9 +78,7 @@ impl Moments {
 }
 
 impl MetricRule for FrechetRule {
-    fn name(&self) -> String {
-        "fid".to_owned()
-    }
+    crate::metric::facts!("fid", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (side, [images, sum, products]) in sides(observation)?.into_iter().zip(NAMES) {
@@ -103,9 +101,5 @@ impl MetricRule for FrechetRule {
             (Some(_) | None, Some(_) | None) => f64::NAN,
         };
         Ok(MetricValues::scalar(name, distance))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

@@ -49,24 +49,18 @@ impl KernelInceptionDistance {
         })
     }
 
-    /// Sets the number and the size of subsets. Default: 100 subsets of 1000 images. A subset is not greater than the
-    /// number of real or of generated images.
-    #[must_use]
-    pub fn subsets(self, number: usize, size: usize) -> KernelInceptionDistance {
-        self.set(|rule| (rule.subsets, rule.subset_size) = (number.max(1), size))
-    }
+    kiln_ir::setters! {
+        /// Sets the number and the size of subsets. Default: 100 subsets of 1000 images. A subset is not greater than the
+        /// number of real or of generated images.
+        subsets(number: usize, size: usize) => rule.subsets = number.max(1), rule.subset_size = size;
 
-    /// Sets the kernel `(gamma · x · y + coefficient)^degree`. Default: one over the number of features (`None`), 1
-    /// and 3.
-    #[must_use]
-    pub fn kernel(self, degree: i32, gamma: Option<f64>, coefficient: f64) -> KernelInceptionDistance {
-        self.set(|rule| (rule.degree, rule.gamma, rule.coefficient) = (degree, gamma, coefficient))
-    }
+        /// Sets the kernel `(gamma · x · y + coefficient)^degree`. Default: one over the number of features (`None`), 1
+        /// and 3.
+        kernel(degree: i32, gamma: Option<f64>, coefficient: f64) =>
+            rule.degree = degree, rule.gamma = gamma, rule.coefficient = coefficient;
 
-    /// Sets the seed of the subsets. Default: 0.
-    #[must_use]
-    pub fn seed(self, seed: u64) -> KernelInceptionDistance {
-        self.set(|rule| rule.seed = seed)
+        /// Sets the seed of the subsets. Default: 0.
+        seed(seed: u64) => rule.seed = seed;
     }
 }
 
@@ -110,9 +104,7 @@ impl KernelRule {
 }
 
 impl MetricRule for KernelRule {
-    fn name(&self) -> String {
-        "kid".to_owned()
-    }
+    crate::metric::facts!("kid", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (side, [images, rows]) in sides(observation)?.into_iter().zip(NAMES) {
@@ -128,10 +120,6 @@ impl MetricRule for KernelRule {
         let [real, generated] = [rows(sums, NAMES[0])?, rows(sums, NAMES[1])?];
         let (mean, deviation) = mean_and_deviation(&self.distances(&real, &generated));
         Ok(MetricValues::scalar(name, mean).with(format!("{name}_std"), MetricValue::Scalar(deviation)))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 
     fn format(&self, value: f64) -> String {

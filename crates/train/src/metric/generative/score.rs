@@ -31,17 +31,14 @@ impl InceptionScore {
         InceptionScore::of(InceptionRule { features, splits: 10 })
     }
 
-    /// Sets the number of parts. Default: 10. There are not more than images.
-    #[must_use]
-    pub fn splits(self, splits: usize) -> InceptionScore {
-        self.set(|rule| rule.splits = splits.max(1))
+    kiln_ir::setters! {
+        /// Sets the number of parts. Default: 10. There are not more than images.
+        splits(splits: usize) => rule.splits = splits.max(1);
     }
 }
 
 impl MetricRule for InceptionRule {
-    fn name(&self) -> String {
-        "inception_score".to_owned()
-    }
+    crate::metric::facts!("inception_score");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let logits = self.features.of(observation.tensor(PREDICTIONS)?)?;

@@ -32,30 +32,21 @@ impl Default for BleuRule {
 pub type BleuScore = Bleu;
 
 impl Bleu {
-    /// Sets the number of words in the longest n-grams. A number of 0 is 1. Default: 4.
-    #[must_use]
-    pub fn longest_ngram(self, words: usize) -> Bleu {
-        self.set(|rule| rule.longest = words.max(1))
-    }
+    kiln_ir::setters! {
+        /// Sets the number of words in the longest n-grams. A number of 0 is 1. Default: 4.
+        longest_ngram(words: usize) => rule.longest = words.max(1);
 
-    /// Adds 1 to numerators and denominators of the precisions of n-grams of 2 and more words (Lin and Och, 2004).
-    /// Default: no.
-    #[must_use]
-    pub fn smooth(self) -> Bleu {
-        self.set(|rule| rule.smooth = true)
-    }
+        /// Adds 1 to numerators and denominators of the precisions of n-grams of 2 and more words (Lin and Och, 2004).
+        /// Default: no.
+        smooth() => rule.smooth = true;
 
-    /// Sets the names of the texts with references, each with one for every item. Default: [`TARGETS`] alone.
-    #[must_use]
-    pub fn references(self, names: &[&'static str]) -> Bleu {
-        self.set(|rule| rule.references = names.to_vec())
+        /// Sets the names of the texts with references, each with one for every item. Default: [`TARGETS`] alone.
+        references(names: &[&'static str]) => rule.references = names.to_vec();
     }
 }
 
 impl MetricRule for BleuRule {
-    fn name(&self) -> String {
-        "bleu".to_owned()
-    }
+    crate::metric::facts!("bleu");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (prediction, references) in texts(observation, &self.references)? {

@@ -25,30 +25,21 @@ impl Default for ChrFRule {
 }
 
 impl ChrF {
-    /// Sets the number of characters in the longest n-grams. A number of 0 is 1. Default: 6.
-    #[must_use]
-    pub fn chars(self, chars: usize) -> ChrF {
-        self.set(|rule| rule.chars = chars.max(1))
-    }
+    kiln_ir::setters! {
+        /// Sets the number of characters in the longest n-grams. A number of 0 is 1. Default: 6.
+        chars(chars: usize) => rule.chars = chars.max(1);
 
-    /// Sets the number of words in the longest n-grams of words. A punctuation mark at the start or end of a word is a
-    /// word of its own. Default: 0.
-    #[must_use]
-    pub fn words(self, words: usize) -> ChrF {
-        self.set(|rule| rule.words = words)
-    }
+        /// Sets the number of words in the longest n-grams of words. A punctuation mark at the start or end of a word is a
+        /// word of its own. Default: 0.
+        words(words: usize) => rule.words = words;
 
-    /// Sets β, the weight of recall. Default: 2.
-    #[must_use]
-    pub fn beta(self, beta: f64) -> ChrF {
-        self.set(|rule| rule.beta = beta)
+        /// Sets β, the weight of recall. Default: 2.
+        beta(beta: f64) => rule.beta = beta;
     }
 }
 
 impl MetricRule for ChrFRule {
-    fn name(&self) -> String {
-        "chrf".to_owned()
-    }
+    crate::metric::facts!("chrf");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         for (prediction, target) in text_pairs(observation)? {

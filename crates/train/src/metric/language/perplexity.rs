@@ -23,13 +23,12 @@ pub struct PerplexityRule {
 pub type PerplexityMetric = Perplexity;
 
 impl Perplexity {
-    /// Leaves out targets of this value, such as the padding. Default: none.
-    #[must_use]
-    pub fn ignore_index(self, index: i64) -> Perplexity {
-        self.set(|rule| rule.ignore_index = Some(index))
+    kiln_ir::setters! {
+        /// Leaves out targets of this value, such as the padding. Default: none.
+        ignore_index(index: i64) => rule.ignore_index = Some(index);
     }
 
-    /// [`ignore_index`](Perplexity::ignore_index) under the name that Burn uses.
+    /// Sets [`ignore_index`](Perplexity::ignore_index) under the name that Burn uses.
     #[must_use]
     pub fn with_pad_token(self, index: usize) -> Perplexity {
         self.ignore_index(index as i64)
@@ -37,9 +36,7 @@ impl Perplexity {
 }
 
 impl MetricRule for PerplexityRule {
-    fn name(&self) -> String {
-        "perplexity".to_owned()
-    }
+    crate::metric::facts!("perplexity", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (logits, targets) = (observation.tensor(LOGITS)?, observation.tensor(TARGETS)?);
@@ -67,9 +64,5 @@ impl MetricRule for PerplexityRule {
         refuse_invalid(sums, task, self.ignore_index)?;
         let mean = sums.ratio("log-likelihood", "tokens")?;
         Ok(MetricValues::scalar(name, (-mean).exp()))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

@@ -58,11 +58,10 @@ impl<M: Default> Default for RougeRule<M> {
 const OVERLAPS: &str = "overlaps";
 
 impl<M: RougeMeasure> Accumulated<RougeRule<M>> {
-    /// Sets the names of the texts with references, each with one for every item; the reference with the highest F1
-    /// score counts. Default: [`TARGETS`] alone.
-    #[must_use]
-    pub fn references(self, names: &[&'static str]) -> Self {
-        self.set(|rule| rule.references = names.to_vec())
+    kiln_ir::setters! {
+        /// Sets the names of the texts with references, each with one for every item; the reference with the highest F1
+        /// score counts. Default: [`TARGETS`] alone.
+        references(names: &[&'static str]) => rule.references = names.to_vec();
     }
 }
 
@@ -146,9 +145,7 @@ pub type RougeLScore = RougeL;
 pub struct Sequence;
 
 impl RougeMeasure for Sequence {
-    fn name(&self) -> String {
-        "rouge-l".to_owned()
-    }
+    crate::metric::facts!("rouge-l");
 
     fn overlap(&self, prediction: &str, reference: &str) -> Overlap {
         let (prediction, reference) = (words(prediction), words(reference));
@@ -167,9 +164,7 @@ pub type RougeLSum = Accumulated<RougeRule<Sentences>>;
 pub struct Sentences;
 
 impl RougeMeasure for Sentences {
-    fn name(&self) -> String {
-        "rouge-lsum".to_owned()
-    }
+    crate::metric::facts!("rouge-lsum");
 
     fn overlap(&self, prediction: &str, reference: &str) -> Overlap {
         let sentences = |text: &str| text.lines().map(words).collect::<Vec<_>>();

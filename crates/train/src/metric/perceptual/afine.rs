@@ -345,9 +345,7 @@ impl<B: Backend> Afine<B> {
 }
 
 impl<B: Backend> MetricRule for AfineRule<B> {
-    fn name(&self) -> String {
-        "afine".to_owned()
-    }
+    crate::metric::facts!("afine", higher is better: false);
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (images, references) = typed_images::<B>(observation, 1)?;
@@ -360,9 +358,5 @@ impl<B: Backend> MetricRule for AfineRule<B> {
     fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
         let (score, unscaled) = (sums.ratio("score", "images")?, sums.ratio("unscaled", "images")?);
         Ok(MetricValues::scalar(name, score).with(format!("{name}_unscaled"), MetricValue::Scalar(unscaled)))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

@@ -154,22 +154,12 @@ impl<B: Backend> Dists<B> {
 }
 
 impl<B: Backend> MetricRule for DistsRule<B> {
-    fn name(&self) -> String {
-        "dists".to_owned()
-    }
+    crate::metric::facts!("dists", higher is better: false, "distance" / "images");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = typed_images::<B>(observation, self.net.net.network().least_size())?;
         let distances = self.net.forward(x, y);
         sums.count("images", distances.dims()[0] as f64);
         sums.sum("distance", distances.sum().into_any())
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("distance", "images")?))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

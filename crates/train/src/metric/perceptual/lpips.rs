@@ -143,17 +143,14 @@ impl<B: Backend> Lpips<B> {
         Ok(Lpips::new(LpipsNet::load(network, classifier, heads, device)?))
     }
 
-    /// Expects values from 0 to 1 instead of -1 to 1.
-    #[must_use]
-    pub fn unit_range(self) -> Lpips<B> {
-        self.set(|rule| rule.unit_range = true)
+    kiln_ir::setters! {
+        /// Expects values from 0 to 1 instead of -1 to 1.
+        unit_range() => rule.unit_range = true;
     }
 }
 
 impl<B: Backend> MetricRule for LpipsRule<B> {
-    fn name(&self) -> String {
-        "lpips".to_owned()
-    }
+    crate::metric::facts!("lpips", higher is better: false, "distance" / "images");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = typed_images::<B>(observation, self.net.net.network().least_size())?;
@@ -161,13 +158,5 @@ impl<B: Backend> MetricRule for LpipsRule<B> {
         let distances = self.net.forward(scaled(x), scaled(y));
         sums.count("images", distances.dims()[0] as f64);
         sums.sum("distance", distances.sum().into_any())
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("distance", "images")?))
-    }
-
-    fn higher_is_better(&self) -> bool {
-        false
     }
 }

@@ -56,10 +56,9 @@ pub struct MomentRule<S> {
 }
 
 impl<S: MomentScore> Accumulated<MomentRule<S>> {
-    /// Sets the average over outputs. Default: uniform.
-    #[must_use]
-    pub fn average(self, average: OutputAverage) -> Self {
-        self.set(|rule| rule.average = average)
+    kiln_ir::setters! {
+        /// Sets the average over outputs. Default: uniform.
+        average(average: OutputAverage) => rule.average = average;
     }
 }
 
@@ -142,11 +141,10 @@ pub struct R2 {
 }
 
 impl R2Score {
-    /// Adjusts the score for a number of independent regressors: `1 − (1 − R²) (n − 1) / (n − regressors − 1)`. No
-    /// effect unless there are more items than `regressors + 1`. Default: 0.
-    #[must_use]
-    pub fn adjusted(self, regressors: usize) -> R2Score {
-        self.set(|rule| rule.score.regressors = regressors)
+    kiln_ir::setters! {
+        /// Adjusts the score for a number of independent regressors: `1 − (1 − R²) (n − 1) / (n − regressors − 1)`. No
+        /// effect unless there are more items than `regressors + 1`. Default: 0.
+        adjusted(regressors: usize) => rule.score.regressors = regressors;
     }
 }
 

@@ -127,23 +127,16 @@ impl<K: Kind> Accumulated<OverlapRule<K>> {
         Self::of(OverlapRule { classes, background: true, average, aggregation, kind: PhantomData })
     }
 
-    /// Sets the average over classes. Default: [`ClassAverage::Macro`].
-    #[must_use]
-    pub fn average(self, average: ClassAverage) -> Self {
-        self.set(|rule| rule.average = average)
-    }
+    kiln_ir::setters! {
+        /// Sets the average over classes. Default: [`ClassAverage::Macro`].
+        average(average: ClassAverage) => rule.average = average;
 
-    /// Sets the average over images. Default: [`Aggregation::PerImage`] of [`Dice`], [`Aggregation::Global`] of
-    /// [`MeanIou`].
-    #[must_use]
-    pub fn aggregation(self, aggregation: Aggregation) -> Self {
-        self.set(|rule| rule.aggregation = aggregation)
-    }
+        /// Sets the average over images. Default: [`Aggregation::PerImage`] of [`Dice`], [`Aggregation::Global`] of
+        /// [`MeanIou`].
+        aggregation(aggregation: Aggregation) => rule.aggregation = aggregation;
 
-    /// Sets whether class 0, the background, is one of the classes. Default: yes.
-    #[must_use]
-    pub fn background(self, background: bool) -> Self {
-        self.set(|rule| rule.background = background)
+        /// Sets whether class 0, the background, is one of the classes. Default: yes.
+        background(background: bool) => rule.background = background;
     }
 }
 
@@ -251,16 +244,12 @@ impl GeneralizedDice {
         GeneralizedDice::of(GeneralizedDiceRule { classes, background: true, weight })
     }
 
-    /// Sets the weight of classes. Default: [`ClassWeight::Square`].
-    #[must_use]
-    pub fn weight(self, weight: ClassWeight) -> GeneralizedDice {
-        self.set(|rule| rule.weight = weight)
-    }
+    kiln_ir::setters! {
+        /// Sets the weight of classes. Default: [`ClassWeight::Square`].
+        weight(weight: ClassWeight) => rule.weight = weight;
 
-    /// Sets whether class 0, the background, is one of the classes. Default: yes.
-    #[must_use]
-    pub fn background(self, background: bool) -> GeneralizedDice {
-        self.set(|rule| rule.background = background)
+        /// Sets whether class 0, the background, is one of the classes. Default: yes.
+        background(background: bool) => rule.background = background;
     }
 }
 
@@ -280,9 +269,7 @@ impl GeneralizedDiceRule {
 }
 
 impl MetricRule for GeneralizedDiceRule {
-    fn name(&self) -> String {
-        "generalized_dice".to_owned()
-    }
+    crate::metric::facts!("generalized_dice");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let counts = pixel_counts(observation, self.classes, self.background)?;

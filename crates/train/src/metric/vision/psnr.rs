@@ -42,10 +42,9 @@ impl Psnr {
         Psnr::of(PsnrRule { range, per_image: false })
     }
 
-    /// Averages the ratios of images, instead of computing the ratio of the mean squared error of all images.
-    #[must_use]
-    pub fn per_image(self) -> Psnr {
-        self.set(|rule| rule.per_image = true)
+    kiln_ir::setters! {
+        /// Averages the ratios of images, instead of computing the ratio of the mean squared error of all images.
+        per_image() => rule.per_image = true;
     }
 }
 
@@ -62,9 +61,7 @@ impl PsnrRule {
 }
 
 impl MetricRule for PsnrRule {
-    fn name(&self) -> String {
-        "psnr".to_owned()
-    }
+    crate::metric::facts!("psnr");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (predictions, targets) = pairs(observation)?;

@@ -159,35 +159,23 @@ impl MsSsimRule {
 }
 
 impl MetricRule for SsimRule {
-    fn name(&self) -> String {
-        "ssim".to_owned()
-    }
+    crate::metric::facts!("ssim", "similarity" / "images");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = images(observation)?;
         sums.count("images", x.shape()[0] as f64);
         sums.sum("similarity", self.similarity.of(x, y)?.similarity.sum()?)
     }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("similarity", "images")?))
-    }
 }
 
 impl MetricRule for MsSsimRule {
-    fn name(&self) -> String {
-        "ms-ssim".to_owned()
-    }
+    crate::metric::facts!("ms-ssim", "similarity" / "images");
 
     fn add(&mut self, sums: &mut Accumulator, observation: &Observation) -> Result<(), MetricError> {
         let (x, y) = images(observation)?;
         let similarity = self.of(x.clone(), y)?.sum()?;
         sums.count("images", x.shape()[0] as f64);
         sums.sum("similarity", similarity)
-    }
-
-    fn result(&self, sums: &mut Accumulator, name: &str) -> Result<MetricValues, MetricError> {
-        Ok(MetricValues::scalar(name, sums.ratio("similarity", "images")?))
     }
 }
 
