@@ -1,17 +1,19 @@
 //! Chains of elementwise operations.
 
-use super::{first, normal};
-use bench_protocol::Prepared;
-use bench_protocol::shapes::CHAIN;
+use super::{input, repeated};
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use kiln::Backend;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-pub(crate) fn gelu_chain<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 1>([CHAIN], device);
-    Prepared::new(move || first(&(&x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)))
+/// `x (erf(x / √2) + 1) / 2`.
+pub(crate) fn gelu<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let x = input::<B, 1>(row, "x", device)?;
+    repeated(row, move || &x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
 }
 
-pub(crate) fn fused_chain<B: Backend>(device: &B::Device) -> Prepared {
-    let [a, b, c, d] = [(); 4].map(|()| normal::<B, 1>([CHAIN], device));
-    Prepared::new(move || first(&((&a * &b + &c).tanh() * &d - &a).exp()))
+pub(crate) fn fused_chain<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let input = || input::<B, 1>(row, "x", device);
+    let (a, b, c, d) = (input()?, input()?, input()?, input()?);
+    repeated(row, move || ((&a * &b + &c).tanh() * &d - &a).exp())
 }

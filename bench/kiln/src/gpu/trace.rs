@@ -1,8 +1,9 @@
 //! The steps that a device would execute in one warm repeat of a workload.
 
-use crate::device::{GpuDevice, dry};
-use crate::workloads;
-use bench_protocol::{Refusal, Result};
+use super::device::{GpuDevice, dry};
+use crate::workloads::gpu::prepare;
+use bench_protocol::Result;
+use bench_protocol::workloads::{ON_GPU, find};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,8 +21,8 @@ static COMPILED: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 pub(crate) fn trace(workload: &str, architecture: Option<&'static str>) -> ExitCode {
     match steps(workload, architecture.is_some()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Refusal::Unsupported(reason) | Refusal::Failed(reason)) => {
-            eprintln!("{reason}");
+        Err(refusal) => {
+            eprintln!("{}", refusal.reason());
             ExitCode::FAILURE
         }
     }
@@ -38,7 +39,7 @@ fn compile(source: &str) -> kiln::Result<Vec<u8>> {
 fn steps(workload: &str, compiles: bool) -> Result<()> {
     let engine = dry(if compiles { compile } else { |_| Ok(Vec::new()) });
     let start = Instant::now();
-    let mut prepared = workloads::prepare(workload, &GpuDevice::Dry)?;
+    let mut prepared = prepare(find(ON_GPU, workload)?, &GpuDevice::Dry)?;
     let made = start.elapsed();
     let start = Instant::now();
     prepared.repeat()?;

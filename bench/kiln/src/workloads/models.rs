@@ -1,6 +1,8 @@
 //! Models from files, with inputs like those of `bench/models.py`.
 
-use bench_protocol::{Prepared, Result, unknown};
+use super::first;
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use kiln::models::{
     CausalLanguageModel, EfficientNetLite, EfficientNetLiteConfig, PretrainedLanguageModel, SentenceEncoder,
 };
@@ -10,25 +12,15 @@ use kiln::{Backend, Cpu, Int, Tensor, TensorData};
 
 type B = Cpu;
 
-/// Tokens of a prompt.
-const PROMPT: usize = 512;
-/// Tokens that are generated after a prompt of [`START`] tokens.
-const GENERATED: usize = 128;
-const START: usize = 16;
-/// Tokens of each sentence.
-const SENTENCE: usize = 128;
-const IMAGE: [usize; 4] = [1, 3, 224, 224];
-
-/// Prepares a workload.
-pub(crate) fn prepare(workload: &str, file: &str) -> Result<Prepared> {
-    match workload {
-        "smollm2_q4_1_prompt" | "smollm2_q8_0_prompt" => prompt(file),
-        "smollm2_q4_1_decode" | "smollm2_q8_0_decode" => decode(file),
-        "minilm_1" => sentences(file, 1),
-        "minilm_32" => sentences(file, 32),
-        "efficientnet_lite0" => image(file),
-        "load_500mb" => load(file),
-        other => Err(unknown(other)),
+/// Prepares a workload; `None` if it is none of these.
+pub(crate) fn prepare(row: &Row, file: &str) -> Option<Result<Prepared>> {
+    match row.operation {
+        "prompt" => Some(prompt(row, file)),
+        "decode" => Some(decode(row, file)),
+        "sentences" => Some(sentences(row, file)),
+        "image" => Some(image(row, file)),
+        "load_weights" => Some(load(file)),
+        _ => None,
     }
 }
 
@@ -47,45 +39,48 @@ fn language_model(file: &str) -> Result<CausalLanguageModel<B>> {
 }
 
 /// The id of the token that follows a prompt.
-fn prompt(file: &str) -> Result<Prepared> {
+fn prompt(row: &Row, file: &str) -> Result<Prepared> {
     let model = language_model(file)?;
-    let ids = tokens(1, PROMPT);
+    let length = row.size("length")?;
+    let ids = tokens(1, length);
     Ok(Prepared::new(move || {
-        let mut cache = model.new_cache(1, PROMPT);
+        let mut cache = model.new_cache(1, length);
         let logits = model.forward(TokenInput::new(ids.clone()), &mut cache);
         Ok(logits.argmax(2).try_into_scalar::<f64>()?)
     }))
 }
 
 /// The sum of the ids that follow a short prompt, each the likeliest.
-fn decode(file: &str) -> Result<Prepared> {
+fn decode(row: &Row, file: &str) -> Result<Prepared> {
     let model = language_model(file)?;
-    let start = tokens(1, START);
+    let (length, generated) = (row.size("start")?, row.size("generated")?);
+    let start = tokens(1, length);
     Ok(Prepared::new(move || {
-        let mut cache = model.new_cache(1, START + GENERATED);
+        let mut cache = model.new_cache(1, length + generated);
         let mut total = 0.0;
         let mut logits = model.forward(TokenInput::new(start.clone()), &mut cache);
-        for _ in 0..GENERATED {
+        for _ in 0..generated {
             let new = logits.argmax(2).reshape([1, 1]);
             total += new.clone().try_into_scalar::<f64>()?;
             logits = model.forward(TokenInput::new(new), &mut cache);
         }
-        Ok(total + 0.0 * first(logits)?)
+        Ok(total + 0.0 * first(logits.as_any())?)
     }))
 }
 
-fn sentences(folder: &str, count: usize) -> Result<Prepared> {
+fn sentences(row: &Row, folder: &str) -> Result<Prepared> {
     let model = SentenceEncoder::<B>::from_pretrained(folder, &Default::default())?;
-    let ids = tokens(count, SENTENCE);
-    Ok(Prepared::new(move || first(model.forward(ids.clone(), None))))
+    let ids = tokens(row.size("count")?, row.size("length")?);
+    Ok(Prepared::new(move || first(model.forward(ids.clone(), None).as_any())))
 }
 
-fn image(file: &str) -> Result<Prepared> {
+fn image(row: &Row, file: &str) -> Result<Prepared> {
     let config = EfficientNetLiteConfig::lite0();
     let model: EfficientNetLite<B> = EfficientNetLite::from_pretrained(&config, file, &Default::default())?;
-    let pixels: Vec<f32> = (0..IMAGE.iter().product::<usize>()).map(|i| (i as f32 * 0.37).sin()).collect();
-    let x = Tensor::<B, 1>::from_data(TensorData::from(pixels), &Default::default()).reshape(IMAGE);
-    Ok(Prepared::new(move || first(model.forward(x.clone()))))
+    let shape = row.sizes::<4>("x")?;
+    let pixels: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = Tensor::<B, 1>::from_data(TensorData::from(pixels), &Default::default()).reshape(shape);
+    Ok(Prepared::new(move || first(model.forward(x.clone()).as_any())))
 }
 
 /// The sum of all tensors: a mapped file is read by the sum.
@@ -98,9 +93,4 @@ fn load(file: &str) -> Result<Prepared> {
         let sums: Vec<Tensor<B, 1>> = tensors.iter().map(|tensor| tensor.clone().sum()).collect();
         Ok(Tensor::cat(sums, 0).sum().try_into_scalar::<f64>()?)
     }))
-}
-
-/// The first number of a result.
-fn first<const D: usize>(y: Tensor<B, D>) -> Result<f64> {
-    Ok(y.slice(std::array::from_fn::<_, D, _>(|_| 0..1)).try_into_scalar::<f64>()?)
 }

@@ -1,8 +1,9 @@
-//! `bench-gpu --kernels`: hand-written CUDA against block kernels, side by side in this process on one GPU.
+//! `bench-kiln --kernels`: hand-written CUDA against block kernels, side by side in this process on one GPU.
 
-use crate::device::GpuDevice;
-use crate::workloads::kernels::{ROWS, Row, Timed, prepare};
-use bench_protocol::{Refusal, Result, failed};
+use super::device::GpuDevice;
+use crate::workloads::gpu::kernels::{Timed, prepare};
+use bench_protocol::workloads::{Must, Row, select};
+use bench_protocol::{Result, failed, quantile};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,9 +16,6 @@ const WARM_UP: usize = 2;
 /// Milliseconds of a turn, and the maximum number of its repeats.
 const TURN: f64 = 30.0;
 const MOST_IN_TURN: usize = 40;
-
-/// A hand-written kernel earns its place from this ratio on.
-const WORTH: f64 = 1.03;
 
 /// One side of a row: its work, the repeats of a turn, and the median of each turn in milliseconds.
 struct Side {
@@ -35,34 +33,42 @@ pub(crate) fn compare(rounds: Option<&str>, only: &str) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let names: Vec<&str> = only.split(',').filter(|name| !name.is_empty()).collect();
-    if let Some(unknown) = names.iter().find(|name| !ROWS.iter().any(|row| row.name == **name)) {
-        let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        eprintln!("no workload is called `{unknown}`\n  hint: the workloads are {}", known.join(", "));
-        return ExitCode::FAILURE;
-    }
+    let rows = match select("kernels", &names) {
+        Ok(rows) => rows,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return ExitCode::FAILURE;
+        }
+    };
     if let Err(error) = GpuDevice::Native.engine().and(GpuDevice::Blocks.engine()) {
         eprintln!("{error}");
         return ExitCode::FAILURE;
     }
     println!("{}", line(["workload", "file", "native ms", "block ms", "ratio", "quartiles", "", "shape"]));
     let mut failures = 0;
-    for row in ROWS.iter().filter(|row| names.is_empty() || names.contains(&row.name)) {
+    for row in &rows {
         match measure(row, rounds) {
             Ok(sides) => println!("{}", report(row, &sides)),
-            Err(Refusal::Unsupported(reason) | Refusal::Failed(reason)) => {
+            Err(refusal) => {
                 failures += 1;
-                println!("{:<24} failed: {reason}", row.name);
+                println!("{:<24} failed: {}", row.name, refusal.reason());
             }
         }
     }
+    let worth = worth(rows[0]);
     println!(
-        "ratio: the median of block / native of the turns; a hand-written kernel earns its place from {WORTH} on"
+        "ratio: the median of block / native of the turns; a hand-written kernel earns its place from {worth} on"
     );
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// A hand-written kernel earns its place from this ratio on.
+fn worth(row: &Row) -> f64 {
+    if let Must::Ratio(least) = row.must { least } else { 1.0 }
+}
+
 /// Both sides of a row, hand-written kernels first; every second round begins with the other side.
-fn measure(row: &Row, rounds: usize) -> Result<[Side; 2]> {
+fn measure(row: &'static Row, rounds: usize) -> Result<[Side; 2]> {
     let mut sides = [side(row, GpuDevice::Native)?, side(row, GpuDevice::Blocks)?];
     for round in 0..rounds {
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
@@ -73,8 +79,8 @@ fn measure(row: &Row, rounds: usize) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-fn side(row: &Row, device: GpuDevice) -> Result<Side> {
-    let mut work = prepare(row.name, &device)?;
+fn side(row: &'static Row, device: GpuDevice) -> Result<Side> {
+    let mut work = prepare(row, &device)?;
     for _ in 0..WARM_UP {
         work()?;
     }
@@ -90,7 +96,7 @@ impl Side {
         // The caches hold the data of the other side.
         (self.work)()?;
         let times = (0..self.repeats).map(|_| (self.work)()).collect::<Result<Vec<f64>>>()?;
-        self.turns.push(quantile(times, 0.5).ok_or_else(|| failed("a turn has no repeat"))?);
+        self.turns.push(sorted_quantile(times, 0.5).ok_or_else(|| failed("a turn has no repeat"))?);
         Ok(())
     }
 }
@@ -98,13 +104,14 @@ impl Side {
 fn report(row: &Row, [native, blocks]: &[Side; 2]) -> String {
     let ratios: Vec<f64> =
         blocks.turns.iter().zip(&native.turns).map(|(blocks, native)| blocks / native).collect();
-    let of_ratios = |share| quantile(ratios.clone(), share).unwrap_or(f64::NAN);
-    let ms = |side: &Side| format!("{:.4}", quantile(side.turns.clone(), 0.5).unwrap_or(f64::NAN));
+    let of_ratios = |share| sorted_quantile(ratios.clone(), share).unwrap_or(f64::NAN);
+    let ms = |side: &Side| format!("{:.4}", sorted_quantile(side.turns.clone(), 0.5).unwrap_or(f64::NAN));
     let ratio = of_ratios(0.5);
-    let verdict = if ratio >= WORTH { "earns its place" } else { "does not earn its place" };
+    let verdict = if ratio >= worth(row) { "earns its place" } else { "does not earn its place" };
     let quartiles = format!("{:.3} to {:.3}", of_ratios(0.25), of_ratios(0.75));
     let (native, blocks, ratio) = (ms(native), ms(blocks), format!("{ratio:.3}"));
-    line([row.name, row.file, &native, &blocks, &ratio, &quartiles, verdict, row.shape])
+    let file = row.text("file").unwrap_or_default();
+    line([row.name, file, &native, &blocks, &ratio, &quartiles, verdict, row.shape])
 }
 
 fn line([name, file, native, blocks, ratio, quartiles, verdict, shape]: [&str; 8]) -> String {
@@ -112,12 +119,9 @@ fn line([name, file, native, blocks, ratio, quartiles, verdict, shape]: [&str; 8
     format!("{cells} {verdict:<24} {shape}")
 }
 
-/// A quantile with linear interpolation; `None` without values.
-fn quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
+fn sorted_quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    let place = share * values.len().checked_sub(1)? as f64;
-    let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
-    Some(below + (above - below) * place.fract())
+    quantile(&values, share)
 }
 
 #[cfg(test)]
@@ -130,14 +134,16 @@ mod tests {
 
     #[test]
     fn quantiles_are_interpolated() {
-        assert_eq!(quantile(vec![3.0, 1.0, 2.0], 0.5), Some(2.0));
-        assert_eq!(quantile(vec![1.0, 2.0], 0.25), Some(1.25));
-        assert_eq!(quantile(Vec::new(), 0.5), None);
+        assert_eq!(sorted_quantile(vec![3.0, 1.0, 2.0], 0.5), Some(2.0));
+        assert_eq!(sorted_quantile(vec![1.0, 2.0], 0.25), Some(1.25));
+        assert_eq!(sorted_quantile(Vec::new(), 0.5), None);
     }
 
     #[test]
     fn a_gain_of_three_percent_earns_a_place() {
-        let verdict = |blocks: &[f64]| report(&ROWS[0], &[side(&[1.0, 2.0, 1.0]), side(blocks)]);
+        let verdict = |blocks: &[f64]| {
+            report(select("kernels", &[]).unwrap()[0], &[side(&[1.0, 2.0, 1.0]), side(blocks)])
+        };
         assert!(verdict(&[1.04, 2.08, 1.04]).contains(" earns its place"));
         assert!(verdict(&[1.02, 2.04, 1.02]).contains("does not earn its place"));
     }
