@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::programs::{self, PACK, PROGRAMS, Programs};
+use super::programs::{self, Build, PACK, PROGRAMS, Programs};
 use super::{number_of, words_of};
 use crate::args::{Accepts, Args};
 use crate::process;
@@ -23,7 +23,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         programs::announce(&programs::pack(&programs)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let program = programs.kiln()?;
+    let program = programs.program(&Build::KILN_FOR_GPU)?;
     let mut command = process::program(&program.to_string_lossy(), Path::new("."));
     process::run(command.args(["--kernels", &rounds, &only]))?;
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,9 @@
 //! The devices of the workloads: the GPU that is there, through CUDA or Vulkan, or one that runs nothing.
 
-use kiln::ir::{Engine, MemoryConfig};
+use kiln::ir::{Engine, MemoryConfig, Unavailable};
 use kiln::{Backend, DType, DeviceKey, Stack, with_fusion};
 use kiln_cuda::Cuda;
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, Missing};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines};
 use kiln_wgpu::{Api, Wgpu, WgpuDevice};
 use std::sync::{Arc, OnceLock};
 
@@ -86,7 +86,7 @@ impl Backend for Gpu {
     fn stack(device: &GpuDevice) -> Stack {
         let open = || {
             let name = device.name();
-            let engine = device.engine().unwrap_or_else(|error| Arc::new(Missing::new(name, error)));
+            let engine = device.engine().unwrap_or_else(|error| Arc::new(Unavailable::new(name, error)));
             with_fusion(&Stack::of_device(engine, *device, name, DType::F32, DType::I32))
         };
         Stack::opened::<Gpu>(DeviceKey::Index(*device as u64), open)

@@ -115,7 +115,7 @@ fn pool(row: &'static Row, device: &GpuDevice) -> Result<Prepared> {
     if row.operation == "avg_pool" {
         return repeated(row, move || avg_pool2d(x.clone(), &options, false));
     }
-    let ([n, c, h, w], [kernel, _]) = (x.dims(), options.kernel);
+    let ([n, c, h, w], [kernel, _]) = (x.dims(), options.window);
     let gradient = normal::<Gpu, 4>([n, c, h / kernel, w / kernel], DType::F32, device);
     repeated(row, move || max_pool2d_gradient(gradient.clone(), x.clone(), &options))
 }

@@ -1,19 +1,20 @@
-//! The weight file of `safetensors_load`.
+//! The weight file of `safetensors_load` and `load_500mb`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use bench_protocol::{Refusal, workloads::Row};
+
 use crate::process::at;
 
-const TENSORS: usize = 32;
-const ROWS: usize = 2048;
-
-/// Writes `TENSORS` square matrices of random `f32`, `tensors.0` and so on: 512 MiB.
+/// Writes the row's square matrices of random `f32`, `tensors.0` and so on: 512 MiB.
 /// The format is [safetensors](https://huggingface.co/docs/safetensors).
-pub(crate) fn write(path: &Path) -> Result<(), String> {
+pub(crate) fn write(row: &Row, path: &Path) -> Result<(), String> {
+    let size = |name| row.size(name).map_err(Refusal::reason);
+    let (tensors, rows) = (size("tensors")?, size("rows")?);
     let mut file = BufWriter::new(File::create(path).map_err(at(path))?);
-    fill(&mut file, TENSORS, ROWS).and_then(|()| file.flush()).map_err(at(path))
+    fill(&mut file, tensors, rows).and_then(|()| file.flush()).map_err(at(path))
 }
 
 fn fill(file: &mut impl Write, tensors: usize, rows: usize) -> std::io::Result<()> {

@@ -1,10 +1,10 @@
-//! The table of `bench vulkan`: times, ratios with quartiles, and targets.
+//! The table of `bench vulkan`: times, ratios of turns with quartiles, and targets.
 
-use super::super::against::Change;
-use super::super::measure::Outcome;
-use super::super::number;
-use super::super::report::{Report, reached, time};
-use super::super::row::{Must, Row};
+use bench_protocol::workloads::{Must, Row};
+
+use super::against::Change;
+use super::measure::Outcome;
+use super::report::{Report, is_met, must, reached, time};
 use crate::table;
 
 /// The table for the terminal, with notes of missing rows.
@@ -14,21 +14,8 @@ pub(super) fn text(report: &Report) -> String {
 
 /// The report as a Markdown page.
 pub(super) fn page(report: &Report, machine: &str) -> String {
-    let versions: Vec<String> =
-        report.peers.iter().map(|(peer, version)| format!("{peer} {version}")).collect();
-    let mut rows = rows(report);
-    let shapes = ["shape"].into_iter().chain(report.results.iter().map(|(row, _)| row.shape));
-    for (cells, shape) in rows.iter_mut().zip(shapes) {
-        cells.insert(1, shape.to_owned());
-    }
-    format!(
-        "# Vulkan benchmarks\n\nMade by `cargo xtask bench vulkan --record`. {} [README.md](README.md) describes the \
-        measurements.\n\n{machine}\nVersions: {}.\n\n{}\n{}",
-        heading(report),
-        versions.join(", "),
-        table::markdown(&rows),
-        notes(report).replace('\n', "\n\n")
-    )
+    let notes = notes(report).replace('\n', "\n\n");
+    report.page_of(&heading(report), machine, rows(report), &notes)
 }
 
 fn heading(report: &Report) -> String {
@@ -55,20 +42,11 @@ fn cells(report: &Report, row: &Row, outcomes: &[Outcome]) -> Vec<String> {
     let mut cells = vec![row.name.to_owned()];
     cells.extend(outcomes.iter().map(|outcome| time(row, outcome)));
     for other in &outcomes[1..] {
-        match Change::between(other, &outcomes[0]) {
-            Some(change) => cells.extend([
-                format!("{:.3}", change.median()),
-                format!("{:.3} to {:.3}", change.quantile(0.25), change.quantile(0.75)),
-            ]),
-            None => cells.extend(["-", "-"].map(str::to_owned)),
-        }
+        let change = Change::between(other, &outcomes[0]);
+        cells.extend(change.map_or(["-", "-"].map(str::to_owned), |change| change.cells()));
     }
-    cells.push(match row.must {
-        Must::Ratio(least) => format!("≥ {least:.2}"),
-        Must::RatioTo(peer, least) => format!("≥ {least:.2} of {peer}"),
-        Must::Seconds(most) => format!("≤ {} s", number(most)),
-        Must::Nanoseconds(most) => format!("≤ {} ns", number(most)),
-    });
+    let least = if matches!(row.must, Must::Ratio(_) | Must::RatioTo(..)) { "≥ " } else { "" };
+    cells.push(format!("{least}{}", must(row)));
     cells.push(verdict(report, row, outcomes).to_owned());
     cells.push(outcomes[0].measured().map_or(String::new(), |kiln| reached(row, kiln)));
     cells
@@ -76,48 +54,30 @@ fn cells(report: &Report, row: &Row, outcomes: &[Outcome]) -> Vec<String> {
 
 /// `ok` or `missed`; `-` where the other is not here.
 fn verdict(report: &Report, row: &Row, outcomes: &[Outcome]) -> &'static str {
-    let ratio_to = |name: &str| {
-        let place = report.peers.iter().position(|(peer, _)| *peer == name)?;
-        Some(Change::between(outcomes.get(place)?, &outcomes[0])?.median())
-    };
-    let milliseconds = || Some(outcomes[0].measured()?.median_ms());
-    let is_met = match row.must {
-        Must::Ratio(least) => {
-            let others = report.peers.iter().skip(1).filter_map(|(peer, _)| ratio_to(peer));
-            others.min_by(f64::total_cmp).map(|ratio| ratio >= least)
-        }
-        Must::RatioTo(peer, least) => ratio_to(peer).map(|ratio| ratio >= least),
-        Must::Seconds(most) => milliseconds().map(|ms| ms / 1e3 <= most),
-        Must::Nanoseconds(most) => milliseconds().map(|ms| ms * 1e6 <= most),
-    };
-    match is_met {
+    let ratio = |outcome: &Outcome| Some(Change::between(outcome, &outcomes[0])?.median());
+    let place = |name: &str| report.peers.iter().position(|(peer, _)| *peer == name);
+    let best = outcomes[1..].iter().filter_map(ratio).min_by(f64::total_cmp);
+    match is_met(row, outcomes, best, |name| ratio(outcomes.get(place(name)?)?)) {
         Some(true) => "ok",
         Some(false) => "missed",
         None => "-",
     }
 }
 
-/// What is left out, what failed, and what Kiln alone can do.
+/// What is left out, what failed, and how many targets are met.
 fn notes(report: &Report) -> String {
-    let mut text = String::new();
-    for skipped in &report.skipped {
-        text += &format!("Left out: {}: {}.\n", skipped.name, skipped.reason);
-    }
-    for failure in report.failures() {
-        text += &format!("Failed: {failure}.\n");
-    }
     let verdicts = |wanted: &str| {
         report.results.iter().filter(|(row, outcomes)| verdict(report, row, outcomes) == wanted).count()
     };
-    text + &format!("targets: {} ok, {} missed\n", verdicts("ok"), verdicts("missed"))
+    report.absences("Left out") + &format!("targets: {} ok, {} missed\n", verdicts("ok"), verdicts("missed"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::measure::Measured;
-    use super::super::super::peer::Skipped;
-    use super::super::rows::{FIRST_STEPS, ROWS};
+    use super::super::measure::Measured;
+    use super::super::peer::Skipped;
     use super::*;
+    use bench_protocol::workloads::of;
 
     fn turns(of: &[f64]) -> Outcome {
         Outcome::Measured(Measured { times: of.to_vec(), turns: of.to_vec(), ..Measured::default() })
@@ -138,7 +98,7 @@ mod tests {
 
     #[test]
     fn targets_are_ratios_of_turns() {
-        let named = |name: &str| ROWS.iter().find(|row| row.name == name).unwrap();
+        let named = |name: &str| of("vulkan").find(|row| row.name == name).unwrap();
         let cold = Outcome::Measured(Measured { times: vec![6000.0], ..Measured::default() });
         let report = report(vec![
             // The machine is slower by half in the second round.
@@ -148,7 +108,7 @@ mod tests {
                 named("gpt2_train_step_f32"),
                 vec![turns(&[10.0]), turns(&[5.0]), Outcome::Unsupported("none".into())],
             ),
-            (&FIRST_STEPS[0], vec![cold.clone(), cold.clone(), cold]),
+            (named("gpt2_first_step_cold"), vec![cold.clone(), cold.clone(), cold]),
         ]);
         let text = text(&report);
         let words = |name: &str| -> Vec<String> {
