@@ -21,7 +21,11 @@ mod transformer;
 
 use bench_protocol::workloads::Row;
 use bench_protocol::{Peer, Prepared, Result, failed, unknown};
-use burn::tensor::{DType, Device, Distribution, Tensor};
+use burn::tensor::module::max_pool2d;
+use burn::tensor::ops::MaxPoolOptions;
+use burn::tensor::{DType, Device, Distribution, Tensor, activation};
+use operations::unary;
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::process::ExitCode;
 
 /// Burn on one device, with the name of its backend.
@@ -48,18 +52,33 @@ impl Peer for Burn {
             "attention" => operations::attention_forward(row, device),
             "bmm" => operations::matmul::<3>(row, device),
             "conv" => operations::conv(row, device),
-            "cumsum" => operations::cumsum(row, device),
+            "cumsum" => {
+                let axis = row.size("axis")?;
+                unary(row, device, move |x: Tensor<2>| x.cumsum(axis))
+            }
             "fused_chain" => operations::fused_chain(row, device),
-            "gelu" => operations::gelu(row, device),
+            "gelu" => unary(row, device, |x: Tensor<1>| x.clone() * ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5),
             "layernorm" => operations::layernorm(row, device),
             "matmul" => operations::matmul::<2>(row, device),
-            "max_pool" => operations::max_pool(row, device),
-            "softmax" => operations::softmax(row, device),
+            "max_pool" => {
+                let padding = row.size("padding")?;
+                let options = MaxPoolOptions {
+                    stride: [row.size("stride")?; 2],
+                    padding: [(padding, padding); 2],
+                    ..MaxPoolOptions::new([row.size("kernel")?; 2])
+                };
+                unary(row, device, move |x: Tensor<4>| max_pool2d(x, options.clone()))
+            }
+            "softmax" => unary(row, device, |x: Tensor<2>| activation::softmax(x, 1)),
             "sort" => operations::sort(row, device),
-            "sum" => operations::sum(row, device),
-            "sum_dim0" => operations::sum_dim0(row, device),
+            "sum" => unary(row, device, |x: Tensor<2>| x.sum()),
+            "sum_dim0" => unary(row, device, |x: Tensor<2>| x.sum_dim(0)),
             "take" => operations::take(row, device),
-            "transpose_copy" => operations::transpose_copy(row, device),
+            "transpose_copy" => unary(row, device, |x: Tensor<2>| -> Tensor<1> {
+                // Flattening a transposed matrix has to copy it.
+                let [rows, columns] = x.dims();
+                x.transpose().reshape([rows * columns])
+            }),
             "transformer" => transformer::train(row, &device.clone().autodiff()),
             "gpt2" => transformer::gpt2(row, &device.clone().autodiff()),
             #[cfg(feature = "cpu")]

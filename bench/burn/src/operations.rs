@@ -4,10 +4,19 @@ use crate::{first, input, normal, wait};
 use bench_protocol::random::Random;
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result, failed};
-use burn::tensor::module::{attention, conv2d, layer_norm, max_pool2d};
-use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, MaxPoolOptions};
-use burn::tensor::{Device, Int, Tensor, activation};
-use std::f64::consts::FRAC_1_SQRT_2;
+use burn::tensor::module::{attention, conv2d, layer_norm};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+use burn::tensor::{Device, Int, Tensor};
+
+/// An operation of one operand.
+pub(crate) fn unary<const D: usize, const E: usize>(
+    row: &Row,
+    device: &Device,
+    operation: impl Fn(Tensor<D>) -> Tensor<E> + 'static,
+) -> Result<Prepared> {
+    let x = input::<D>(row, "x", device)?;
+    apart(row, device, move || operation(x.clone()))
+}
 
 pub(crate) fn matmul<const D: usize>(row: &Row, device: &Device) -> Result<Prepared> {
     let (a, b) = (input::<D>(row, "a", device)?, input::<D>(row, "b", device)?);
@@ -21,22 +30,6 @@ pub(crate) fn conv(row: &Row, device: &Device) -> Result<Prepared> {
     together(row, device, move || conv2d(x.clone(), weight.clone(), None, options.clone()))
 }
 
-pub(crate) fn max_pool(row: &Row, device: &Device) -> Result<Prepared> {
-    let (x, padding) = (input(row, "x", device)?, row.size("padding")?);
-    let options = MaxPoolOptions {
-        stride: [row.size("stride")?; 2],
-        padding: [(padding, padding); 2],
-        ..MaxPoolOptions::new([row.size("kernel")?; 2])
-    };
-    together(row, device, move || max_pool2d(x.clone(), options.clone()))
-}
-
-/// `x (erf(x / √2) + 1) / 2`.
-pub(crate) fn gelu(row: &Row, device: &Device) -> Result<Prepared> {
-    let x = input::<1>(row, "x", device)?;
-    apart(row, device, move || x.clone() * ((x.clone() * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
-}
-
 pub(crate) fn fused_chain(row: &Row, device: &Device) -> Result<Prepared> {
     let input = || input::<1>(row, "x", device);
     let (a, b, c, d) = (input()?, input()?, input()?, input()?);
@@ -46,38 +39,11 @@ pub(crate) fn fused_chain(row: &Row, device: &Device) -> Result<Prepared> {
     })
 }
 
-pub(crate) fn softmax(row: &Row, device: &Device) -> Result<Prepared> {
-    let x = input::<2>(row, "x", device)?;
-    apart(row, device, move || activation::softmax(x.clone(), 1))
-}
-
 pub(crate) fn layernorm(row: &Row, device: &Device) -> Result<Prepared> {
     let x = input::<2>(row, "x", device)?;
     let width = x.dims()[1];
     let (weight, bias) = (Tensor::<1>::ones([width], device), Tensor::<1>::zeros([width], device));
     apart(row, device, move || layer_norm(x.clone(), weight.clone(), Some(bias.clone()), 1e-5))
-}
-
-pub(crate) fn cumsum(row: &Row, device: &Device) -> Result<Prepared> {
-    let (x, axis) = (input::<2>(row, "x", device)?, row.size("axis")?);
-    apart(row, device, move || x.clone().cumsum(axis))
-}
-
-pub(crate) fn sum(row: &Row, device: &Device) -> Result<Prepared> {
-    let x = input::<2>(row, "x", device)?;
-    apart(row, device, move || x.clone().sum())
-}
-
-pub(crate) fn sum_dim0(row: &Row, device: &Device) -> Result<Prepared> {
-    let x = input::<2>(row, "x", device)?;
-    apart(row, device, move || x.clone().sum_dim(0))
-}
-
-/// Flattening a transposed matrix has to copy it.
-pub(crate) fn transpose_copy(row: &Row, device: &Device) -> Result<Prepared> {
-    let x = input::<2>(row, "x", device)?;
-    let [rows, columns] = x.dims();
-    apart(row, device, move || -> Tensor<1> { x.clone().transpose().reshape([rows * columns]) })
 }
 
 /// Rows of a table.

@@ -12,6 +12,8 @@ mod transformer;
 use bench_protocol::workloads::Row;
 use bench_protocol::{Peer, Prepared, Result, serve_threads, unknown};
 use candle_core::{DType, Device, Shape, Tensor};
+use operations::unary;
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::process::ExitCode;
 
 struct Candle;
@@ -28,21 +30,24 @@ impl Peer for Candle {
             "bmm" | "matmul" => operations::matmul(row),
             "cnn" => classifier::cnn(row),
             "conv" => operations::conv(row),
-            "cumsum" => operations::cumsum(row),
+            "cumsum" => {
+                let axis = row.size("axis")?;
+                unary::<2>(row, move |x| x.cumsum(axis))
+            }
             "fused_chain" => operations::fused_chain(row),
-            "gelu" => operations::gelu(row),
+            "gelu" => unary::<1>(row, |x| (x * ((x * FRAC_1_SQRT_2)?.erf()? + 1.0)?)? * 0.5),
             "layernorm" => operations::layernorm(row),
             "load" => Ok(operations::load(file)),
             "max_pool" => operations::max_pool(row),
             "mlp" => classifier::mlp(row),
             "resnet" => resnet::infer(row),
-            "softmax" => operations::softmax(row),
+            "softmax" => unary::<2>(row, candle_nn::ops::softmax_last_dim),
             "sort" => operations::sort(row),
-            "sum" => operations::sum(row),
-            "sum_dim0" => operations::sum_dim0(row),
+            "sum" => unary::<2>(row, Tensor::sum_all),
+            "sum_dim0" => unary::<2>(row, |x| x.sum(0)),
             "take" => operations::take(row),
             "transformer" => transformer::train(row),
-            "transpose_copy" => operations::transpose_copy(row),
+            "transpose_copy" => unary::<2>(row, |x| x.t()?.contiguous()),
             _ => Err(unknown(row.name)),
         }
     }

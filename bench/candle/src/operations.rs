@@ -6,7 +6,6 @@ use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::ops;
-use std::f64::consts::FRAC_1_SQRT_2;
 
 pub(crate) fn matmul(row: &Row) -> Result<Prepared> {
     let operand = |name| if row.operation == "bmm" { input::<3>(row, name) } else { input::<2>(row, name) };
@@ -20,21 +19,25 @@ pub(crate) fn conv(row: &Row) -> Result<Prepared> {
     Ok(Prepared::new(move || first(&x.conv2d(&weight, padding, stride, 1, groups)?)))
 }
 
-/// candle pools without padding. Zeros do not change the maximum of numbers that are not negative.
-pub(crate) fn max_pool(row: &Row) -> Result<Prepared> {
-    let x = Tensor::rand(0f32, 1f32, &row.sizes::<4>("x")?[..], &Device::Cpu)?;
-    Ok(Prepared::new(move || first(&padded_maxpool(&x)?)))
-}
-
 /// Windows of 3 by 3 with a stride of 2 and zeros around.
 pub(crate) fn padded_maxpool(x: &Tensor) -> Result<Tensor> {
     let x = x.pad_with_zeros(2, 1, 1)?.pad_with_zeros(3, 1, 1)?;
     Ok(x.max_pool2d_with_stride(3, 2)?)
 }
 
-pub(crate) fn gelu(row: &Row) -> Result<Prepared> {
-    let x = input::<1>(row, "x")?;
-    Ok(Prepared::new(move || first(&((&x * ((&x * FRAC_1_SQRT_2)?.erf()? + 1.0)?)? * 0.5)?)))
+/// An operation of one operand with `N` dims.
+pub(crate) fn unary<const N: usize>(
+    row: &Row,
+    operation: impl Fn(&Tensor) -> candle_core::Result<Tensor> + 'static,
+) -> Result<Prepared> {
+    let x = input::<N>(row, "x")?;
+    Ok(Prepared::new(move || first(&operation(&x)?)))
+}
+
+/// candle pools without padding. Zeros do not change the maximum of numbers that are not negative.
+pub(crate) fn max_pool(row: &Row) -> Result<Prepared> {
+    let x = Tensor::rand(0f32, 1f32, &row.sizes::<4>("x")?[..], &Device::Cpu)?;
+    Ok(Prepared::new(move || first(&padded_maxpool(&x)?)))
 }
 
 pub(crate) fn fused_chain(row: &Row) -> Result<Prepared> {
@@ -46,37 +49,12 @@ pub(crate) fn fused_chain(row: &Row) -> Result<Prepared> {
     }))
 }
 
-pub(crate) fn softmax(row: &Row) -> Result<Prepared> {
-    let x = input::<2>(row, "x")?;
-    Ok(Prepared::new(move || first(&ops::softmax_last_dim(&x)?)))
-}
-
 pub(crate) fn layernorm(row: &Row) -> Result<Prepared> {
     let x = input::<2>(row, "x")?;
     let width = x.dims()[1];
     let weight = Tensor::ones(width, DType::F32, &Device::Cpu)?;
     let bias = Tensor::zeros(width, DType::F32, &Device::Cpu)?;
     Ok(Prepared::new(move || first(&ops::layer_norm(&x, &weight, &bias, 1e-5)?)))
-}
-
-pub(crate) fn cumsum(row: &Row) -> Result<Prepared> {
-    let (x, axis) = (input::<2>(row, "x")?, row.size("axis")?);
-    Ok(Prepared::new(move || first(&x.cumsum(axis)?)))
-}
-
-pub(crate) fn sum(row: &Row) -> Result<Prepared> {
-    let x = input::<2>(row, "x")?;
-    Ok(Prepared::new(move || first(&x.sum_all()?)))
-}
-
-pub(crate) fn sum_dim0(row: &Row) -> Result<Prepared> {
-    let x = input::<2>(row, "x")?;
-    Ok(Prepared::new(move || first(&x.sum(0)?)))
-}
-
-pub(crate) fn transpose_copy(row: &Row) -> Result<Prepared> {
-    let x = input::<2>(row, "x")?;
-    Ok(Prepared::new(move || first(&x.t()?.contiguous()?)))
 }
 
 pub(crate) fn take(row: &Row) -> Result<Prepared> {

@@ -109,44 +109,26 @@ pub fn select(bench: &str, names: &[&str]) -> std::result::Result<Vec<&'static R
 
 impl Row {
     fn parse(line: &'static str) -> Option<Row> {
-        let cells: Vec<&str> = line.split(" | ").collect();
-        let [
-            bench,
-            name,
-            operation,
-            settings,
-            dtype,
-            rounds,
-            peers,
-            kind,
-            megaflops,
-            megabytes,
-            items,
-            must,
-            shape,
-        ] = cells[..]
-        else {
-            return None;
-        };
-        let number = |cell: &str| if cell == "-" { Some(0.0) } else { cell.parse().ok() };
-        let items = match items.split_once(' ') {
-            Some((count, name)) => Some((count.parse().ok()?, name)),
-            None => None,
-        };
+        let mut cells = line.split(" | ");
+        let mut next = || cells.next();
+        let millions = |cell: &str| if cell == "-" { Some(0.0) } else { cell.parse().ok() };
         Some(Row {
-            bench,
-            name,
-            operation,
-            settings,
-            dtype,
-            rounds: rounds.parse().ok()?,
-            peers,
-            kind: Kind::parse(kind)?,
-            megaflops: number(megaflops)?,
-            megabytes: number(megabytes)?,
-            items,
-            must: Must::parse(must)?,
-            shape,
+            bench: next()?,
+            name: next()?,
+            operation: next()?,
+            settings: next()?,
+            dtype: next()?,
+            rounds: next()?.parse().ok()?,
+            peers: next()?,
+            kind: Kind::parse(next()?)?,
+            megaflops: millions(next()?)?,
+            megabytes: millions(next()?)?,
+            items: match next()?.split_once(' ') {
+                Some((count, name)) => Some((count.parse().ok()?, name)),
+                None => None,
+            },
+            must: Must::parse(next()?)?,
+            shape: next()?,
         })
     }
 

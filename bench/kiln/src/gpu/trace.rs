@@ -71,7 +71,7 @@ fn steps(workload: &str, compiles: bool) -> Result<()> {
 
 fn engine_allocations(engine: &kiln_gpu::Gpu<kiln_gpu::DryDriver>) -> u64 {
     use kiln::ir::Memory;
-    engine.usage().system_allocations as u64
+    engine.usage().system_allocations
 }
 
 fn ms(time: Duration) -> f64 {

@@ -4,18 +4,13 @@ use super::{input, repeated};
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use kiln::Backend;
-use kiln::module::{ConvOptions, PoolOptions, conv2d, max_pool2d};
+use kiln::module::{ConvOptions, PoolOptions, conv2d};
 
 pub(crate) fn prepare<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
     let (x, weight) = (input::<B, 4>(row, "x", device)?, input::<B, 4>(row, "weight", device)?);
     let (stride, padding) = ([row.size("stride")?; 2], [row.size("padding")?; 2]);
     let options = ConvOptions::new(stride, padding, [1; 2], row.size("groups")?);
     repeated(row, move || conv2d(x.clone(), weight.clone(), None, &options))
-}
-
-pub(crate) fn max_pool<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let (x, options) = (input::<B, 4>(row, "x", device)?, window(row)?);
-    repeated(row, move || max_pool2d(x.clone(), &options))
 }
 
 /// The windows of a pooling.

@@ -6,21 +6,10 @@ use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use kiln::{Backend, DType, Int, Tensor};
 
-/// The sum of all elements.
-pub(crate) fn sum<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let x = input::<B, 2>(row, "x", device)?;
-    repeated(row, move || x.clone().sum())
-}
-
-pub(crate) fn sum_dim0<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let x = input::<B, 2>(row, "x", device)?;
-    repeated(row, move || x.clone().sum_dim(0))
-}
-
-/// Flattening a transposed matrix has to copy it.
-pub(crate) fn transpose_copy<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let x = input::<B, 2>(row, "x", device)?;
-    repeated(row, move || -> Tensor<B, 1> { x.clone().transpose().reshape([x.num_elements()]) })
+pub(crate) fn fused_chain<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let input = || input::<B, 1>(row, "x", device);
+    let (a, b, c, d) = (input()?, input()?, input()?, input()?);
+    repeated(row, move || ((&a * &b + &c).tanh() * &d - &a).exp())
 }
 
 /// Rows of a table.

@@ -3,11 +3,9 @@
 mod attention;
 mod classifier;
 mod conv;
-mod elementwise;
 #[cfg(feature = "gpu")]
 pub(crate) mod gpu;
 mod load;
-mod matmul;
 mod memory;
 #[cfg(feature = "models")]
 pub(crate) mod models;
@@ -21,7 +19,9 @@ mod transformer;
 
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result, failed, unknown};
-use kiln::{AnyTensor, Backend, DType, Distribution, Tensor};
+use kiln::module::max_pool2d;
+use kiln::{AnyTensor, Backend, DType, Distribution, Tensor, activation};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 /// Creates the inputs of a workload of CPUs; `file` is the input of `safetensors_load`.
 pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepared> {
@@ -30,11 +30,11 @@ pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepa
     match row.operation {
         "additions_eager" => overhead::eager(row),
         "additions_fused" => overhead::fused::<B>(row, device),
-        "bmm" => matmul::prepare::<B, 3>(row, device),
+        "bmm" => binary::<B, 3>(row, ["a", "b"], device, Tensor::matmul),
         "cnn" => classifier::cnn::<B>(row, device),
         "conv" => conv::prepare::<B>(row, device),
         "encoder_layer" => modules::encoder_layer::<B>(row, device),
-        "fused_chain" => elementwise::fused_chain::<B>(row, device),
+        "fused_chain" => memory::fused_chain::<B>(row, device),
         "gru" => modules::gru::<B>(row, device),
         "lion" => optimizers::lion::<B>(row, device),
         "load" => load::prepare::<B>(file, device),
@@ -44,9 +44,13 @@ pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepa
         "muon" => optimizers::muon::<B>(row, device),
         "resnet" => resnet::infer::<B>(row, device),
         "scatter_add" => memory::scatter_add::<B>(row, device),
-        "sum_dim0" => memory::sum_dim0::<B>(row, device),
+        "sum_dim0" => unary(row, device, |x: Tensor<B, 2>| x.sum_dim(0)),
         "transformer" => transformer::train::<B>(row, device),
-        "transpose_copy" => memory::transpose_copy::<B>(row, device),
+        "transpose_copy" => unary(row, device, |x: Tensor<B, 2>| -> Tensor<B, 1> {
+            // Flattening a transposed matrix has to copy it.
+            let elements = x.num_elements();
+            x.transpose().reshape([elements])
+        }),
         _ => shared::<B>(row, device),
     }
 }
@@ -56,19 +60,47 @@ fn shared<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared>
     match row.operation {
         "adamw" => optimizers::adamw::<B>(row, device),
         "attention" => attention::forward::<B>(row, device),
-        "cdist" => rows::cdist::<B>(row, device),
-        "cumsum" => rows::cumsum::<B>(row, device),
-        "gelu" => elementwise::gelu::<B>(row, device),
+        // Distances between all rows of two matrices.
+        "cdist" => binary::<B, 2>(row, ["x", "x"], device, |x, y| x.cdist(y, 2.0)),
+        "cumsum" => {
+            let axis = row.size("axis")?;
+            unary(row, device, move |x: Tensor<B, 2>| x.cumsum(axis))
+        }
+        "gelu" => unary(row, device, |x: Tensor<B, 1>| &x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5),
         "layernorm" => rows::layernorm::<B>(row, device),
-        "matmul" => matmul::prepare::<B, 2>(row, device),
-        "max_pool" => conv::max_pool::<B>(row, device),
+        "matmul" => binary::<B, 2>(row, ["a", "b"], device, Tensor::matmul),
+        "max_pool" => {
+            let options = conv::window(row)?;
+            unary(row, device, move |x: Tensor<B, 4>| max_pool2d(x, &options))
+        }
         "rfft" => rows::rfft::<B>(row, device),
-        "softmax" => rows::softmax::<B>(row, device),
+        "softmax" => unary(row, device, |x: Tensor<B, 2>| activation::softmax(x, 1)),
         "sort" => rows::sort::<B>(row, device),
-        "sum" => memory::sum::<B>(row, device),
+        "sum" => unary(row, device, |x: Tensor<B, 2>| x.sum()),
         "take" => memory::take::<B>(row, device),
         _ => Err(unknown(row.name)),
     }
+}
+
+/// An operation of one operand.
+fn unary<B: Backend, const D: usize, const E: usize>(
+    row: &Row,
+    device: &B::Device,
+    operation: impl Fn(Tensor<B, D>) -> Tensor<B, E> + 'static,
+) -> Result<Prepared> {
+    let x = input::<B, D>(row, "x", device)?;
+    repeated(row, move || operation(x.clone()))
+}
+
+/// An operation of two operands, of the shapes that these settings name.
+fn binary<B: Backend, const D: usize>(
+    row: &Row,
+    [a, b]: [&str; 2],
+    device: &B::Device,
+    operation: impl Fn(Tensor<B, D>, Tensor<B, D>) -> Tensor<B, D> + 'static,
+) -> Result<Prepared> {
+    let (a, b) = (input::<B, D>(row, a, device)?, input::<B, D>(row, b, device)?);
+    repeated(row, move || operation(a.clone(), b.clone()))
 }
 
 /// The type of a row's tensors.

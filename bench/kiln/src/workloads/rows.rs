@@ -5,12 +5,7 @@ use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use kiln::fft::{self, FftNorm};
 use kiln::module::layer_norm;
-use kiln::{Backend, DType, Tensor, activation};
-
-pub(crate) fn softmax<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let x = input::<B, 2>(row, "x", device)?;
-    repeated(row, move || activation::softmax(x.clone(), 1))
-}
+use kiln::{Backend, DType, Tensor};
 
 pub(crate) fn layernorm<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
     let x = input::<B, 2>(row, "x", device)?;
@@ -21,17 +16,6 @@ pub(crate) fn layernorm<B: Backend>(row: &'static Row, device: &B::Device) -> Re
 /// Weight and bias of a layer norm.
 pub(super) fn affine<B: Backend>(width: usize, dtype: DType, device: &B::Device) -> [Tensor<B, 1>; 2] {
     [Tensor::ones([width], device), Tensor::zeros([width], device)].map(|x: Tensor<B, 1>| x.cast(dtype))
-}
-
-pub(crate) fn cumsum<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let (x, axis) = (input::<B, 2>(row, "x", device)?, row.size("axis")?);
-    repeated(row, move || x.clone().cumsum(axis))
-}
-
-/// Distances between all rows of two matrices.
-pub(crate) fn cdist<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    let (x, y) = (input::<B, 2>(row, "x", device)?, input::<B, 2>(row, "x", device)?);
-    repeated(row, move || x.clone().cdist(y.clone(), 2.0))
 }
 
 /// Real FFT: real and imaginary parts are tensors of their own.

@@ -15,45 +15,7 @@ use kiln::{Backend, Bool, DType, Int, Tensor, UpdateMode, activation};
 const EPSILON: f64 = 1e-5;
 
 /// Sizes as TinyLlama has them, of the architecture Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)).
-#[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) vocabulary: usize,
-    pub(super) width: usize,
-    pub(super) heads: usize,
-    pub(super) key_heads: usize,
-    pub(super) feed_forward: usize,
-    pub(super) layers: usize,
-    /// Length of the KV cache.
-    pub(super) cache: usize,
-    /// Decoded tokens per repeat, from the middle of the cache on.
-    pub(super) tokens: usize,
-    /// Base of the rotary embedding's wavelengths.
-    pub(super) rotary_base: f64,
-}
-
-impl Sizes {
-    pub(super) fn of(row: &Row) -> Result<Sizes> {
-        Ok(Sizes {
-            vocabulary: row.size("vocabulary")?,
-            width: row.size("width")?,
-            heads: row.size("heads")?,
-            key_heads: row.size("key_heads")?,
-            feed_forward: row.size("feed_forward")?,
-            layers: row.size("layers")?,
-            cache: row.size("cache")?,
-            tokens: row.size("tokens")?,
-            rotary_base: row.number("rotary_base")?,
-        })
-    }
-
-    /// The width of a head.
-    fn head(&self) -> usize {
-        self.width / self.heads
-    }
-}
-
 struct Llama {
-    sizes: Sizes,
     tokens: Tensor<Gpu, 2>,
     layers: Vec<Layer>,
     norm: Tensor<Gpu, 1>,
@@ -93,14 +55,14 @@ struct TokenPosition {
 }
 
 pub(crate) fn tokens(row: &Row, device: &GpuDevice) -> Result<Prepared> {
-    let sizes = Sizes::of(row)?;
-    let mut model = Llama::new(sizes, device);
+    let mut model = Llama::new(row, device)?;
+    let (start, count) = (row.size("cache")? / 2, row.size("tokens")?);
     let device = *device;
     let repeat = move || {
         let mut token = Tensor::<Gpu, 1, Int>::from_ints([1], &device);
-        let mut index = Tensor::<Gpu, 1, Int>::from_ints([(sizes.cache / 2) as i32], &device);
+        let mut index = Tensor::<Gpu, 1, Int>::from_ints([start as i32], &device);
         let mut sum = Tensor::<Gpu, 1, Int>::from_ints([0], &device);
-        for _ in 0..sizes.tokens {
+        for _ in 0..count {
             token = model.next(token, index.clone());
             sum = sum + &token;
             index = index + 1;
@@ -111,7 +73,12 @@ pub(crate) fn tokens(row: &Row, device: &GpuDevice) -> Result<Prepared> {
         Gpu::sync(&device)?;
         Ok(sum)
     };
-    Ok(Prepared::new(repeat).with_operations(sizes.tokens))
+    Ok(Prepared::new(repeat).with_operations(count))
+}
+
+/// The width of a head.
+fn head(row: &Row) -> Result<usize> {
+    Ok(row.size("width")? / row.size("heads")?)
 }
 
 fn matrix(rows: usize, columns: usize, device: &GpuDevice) -> Tensor<Gpu, 2> {
@@ -123,15 +90,16 @@ fn ones(width: usize, device: &GpuDevice) -> Tensor<Gpu, 1> {
 }
 
 impl Llama {
-    fn new(sizes: Sizes, device: &GpuDevice) -> Llama {
-        Llama {
-            sizes,
-            tokens: matrix(sizes.vocabulary, sizes.width, device),
-            layers: (0..sizes.layers).map(|_| Layer::new(&sizes, device)).collect(),
-            norm: ones(sizes.width, device),
-            output: matrix(sizes.width, sizes.vocabulary, device),
-            rotary: Rotary::new(&sizes, device),
-        }
+    fn new(row: &Row, device: &GpuDevice) -> Result<Llama> {
+        let (vocabulary, width) = (row.size("vocabulary")?, row.size("width")?);
+        let layers = (0..row.size("layers")?).map(|_| Layer::new(row, device));
+        Ok(Llama {
+            tokens: matrix(vocabulary, width, device),
+            layers: layers.collect::<Result<_>>()?,
+            norm: ones(width, device),
+            output: matrix(width, vocabulary, device),
+            rotary: Rotary::new(row, device)?,
+        })
     }
 
     /// The likeliest token behind one at a place.
@@ -139,7 +107,7 @@ impl Llama {
         let mut x = self.tokens.clone().select(0, token);
         let place = self.rotary.place(index);
         for layer in &mut self.layers {
-            x = layer.forward(x, &self.sizes, &place);
+            x = layer.forward(x, &place);
         }
         let x = rms_norm(x, Some(self.norm.clone()), EPSILON);
         x.matmul(self.output.clone()).argmax(1).reshape([1])
@@ -147,12 +115,12 @@ impl Llama {
 }
 
 impl Layer {
-    fn new(sizes: &Sizes, device: &GpuDevice) -> Layer {
-        let Sizes { width, feed_forward, key_heads, .. } = *sizes;
-        let keys = key_heads * sizes.head();
-        let shape = [1, key_heads, sizes.cache, sizes.head()];
+    fn new(row: &Row, device: &GpuDevice) -> Result<Layer> {
+        let (width, feed_forward) = (row.size("width")?, row.size("feed_forward")?);
+        let (head, key_heads) = (head(row)?, row.size("key_heads")?);
+        let (keys, shape) = (key_heads * head, [1, key_heads, row.size("cache")?, head]);
         let cache = || Tensor::<Gpu, 4>::zeros(shape, device).cast(DType::BF16);
-        Layer {
+        Ok(Layer {
             attention_norm: ones(width, device),
             query: matrix(width, width, device),
             key: matrix(width, keys, device),
@@ -164,20 +132,21 @@ impl Layer {
             narrow: matrix(feed_forward, width, device),
             keys: cache(),
             values: cache(),
-        }
+        })
     }
 
-    fn forward(&mut self, x: Tensor<Gpu, 2>, sizes: &Sizes, place: &TokenPosition) -> Tensor<Gpu, 2> {
+    fn forward(&mut self, x: Tensor<Gpu, 2>, place: &TokenPosition) -> Tensor<Gpu, 2> {
         let normed = rms_norm(x.clone(), Some(self.attention_norm.clone()), EPSILON);
-        let x = x + self.attend(normed, sizes, place);
+        let x = x + self.attend(normed, place);
         let normed = rms_norm(x.clone(), Some(self.feed_forward_norm.clone()), EPSILON);
         let gate = activation::silu(normed.clone().matmul(self.gate.clone()));
         x + (gate * normed.matmul(self.wide.clone())).matmul(self.narrow.clone())
     }
 
-    fn attend(&mut self, x: Tensor<Gpu, 2>, sizes: &Sizes, place: &TokenPosition) -> Tensor<Gpu, 2> {
-        let (heads, key_heads, head) = (sizes.heads, sizes.key_heads, sizes.head());
-        let query = x.clone().matmul(self.query.clone()).reshape([1, heads, 1, head]);
+    fn attend(&mut self, x: Tensor<Gpu, 2>, place: &TokenPosition) -> Tensor<Gpu, 2> {
+        let [_, key_heads, _, head] = self.keys.dims();
+        let [_, width] = x.dims();
+        let query = x.clone().matmul(self.query.clone()).reshape([1, width / head, 1, head]);
         let key = x.clone().matmul(self.key.clone()).reshape([1, key_heads, 1, head]);
         let value = x.matmul(self.value.clone()).reshape([1, key_heads, 1, head]);
         let kept = |cache: &mut Tensor<Gpu, 4>, new: Tensor<Gpu, 4>| {
@@ -195,13 +164,13 @@ impl Layer {
             Some(AttentionMask::Visible(place.visible.clone())),
             AttentionOptions::default(),
         );
-        seen.reshape([1, sizes.width]).matmul(self.projection.clone())
+        seen.reshape([1, width]).matmul(self.projection.clone())
     }
 }
 
 impl Rotary {
-    fn new(sizes: &Sizes, device: &GpuDevice) -> Rotary {
-        let (cache, head, base) = (sizes.cache, sizes.head(), sizes.rotary_base);
+    fn new(row: &Row, device: &GpuDevice) -> Result<Rotary> {
+        let (cache, head, base) = (row.size("cache")?, head(row)?, row.number("rotary_base")?);
         let angle = |place: usize, i: usize| {
             let exponent = (2 * (i % (head / 2))) as f64 / head as f64;
             place as f64 / base.powf(exponent)
@@ -214,7 +183,7 @@ impl Rotary {
             vec![-table(f64::sin).slice_dim(1, 0..head / 2), table(f64::sin).slice_dim(1, head / 2..head)],
             1,
         );
-        Rotary { cos: table(f64::cos), sin }
+        Ok(Rotary { cos: table(f64::cos), sin })
     }
 
     fn place(&self, index: Tensor<Gpu, 1, Int>) -> TokenPosition {

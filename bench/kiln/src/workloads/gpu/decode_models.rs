@@ -1,6 +1,5 @@
 //! Tokens one by one as in `decode.rs`, from `Llama` of `kiln_models` in place of layers that are written out.
 
-use super::decode::Sizes;
 use super::{Gpu, GpuDevice};
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
@@ -10,13 +9,14 @@ use kiln_text::{LanguageModel, TokenInput};
 
 pub(crate) fn tokens(row: &Row, device: &GpuDevice) -> Result<Prepared> {
     let device = *device;
-    let Sizes { vocabulary, width, heads, key_heads, feed_forward, layers, cache: length, .. } =
-        Sizes::of(row)?;
+    let (length, count) = (row.size("cache")?, row.size("tokens")?);
+    let [vocabulary, width, feed_forward] =
+        [row.size("vocabulary")?, row.size("width")?, row.size("feed_forward")?];
+    let [layers, heads, key_heads] = [row.size("layers")?, row.size("heads")?, row.size("key_heads")?];
     let config = LlamaConfig::new(vocabulary, width, feed_forward, layers, heads, key_heads)
         .with_max_position_embeddings(length)
         .with_rope_theta(row.number("rotary_base")?);
     let model: Llama<Gpu> = cast(config.init(&device), DType::BF16);
-    let count = row.size("tokens")?;
     let mut cache = model.new_cache(1, length);
     let repeat = move || {
         cache.set_len(length / 2);
