@@ -172,8 +172,7 @@ pub(crate) fn run(comparison: &'static Comparison, words: &[String]) -> Result<E
     let before = options.against.map(|path| against::program(path, comparison.other_tree)).transpose()?;
     let programs = Programs::of(&args)?;
     if args.has(PACK) {
-        programs::announce(&programs::pack(&programs)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return programs::pack(&programs);
     }
     let scratch = Scratch::new(comparison.name)?;
     let files = Files::find(comparison, &programs, scratch.path.clone());

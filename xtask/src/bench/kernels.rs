@@ -20,8 +20,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let only = words_of(&args, "--only").join(",");
     let programs = Programs::of(&args)?;
     if args.has(PACK) {
-        programs::announce(&programs::pack(&programs)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return programs::pack(&programs);
     }
     let program = programs.program(&Build::KILN_FOR_GPU)?;
     let mut command = process::program(&program.to_string_lossy(), Path::new("."));

@@ -1,6 +1,7 @@
 //! The Rust programs of benchmarks: built here, or found in a packed folder on a machine without Rust.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use crate::args::Args;
 use crate::bundle::{self, TAR};
@@ -123,11 +124,11 @@ impl Programs {
     }
 }
 
-/// Builds the programs, and packs them with this one and a script that runs them. Returns the folder and its archive,
-/// which has its size checked.
+/// Builds the programs, and packs them with this one and a script that runs them. Prints the archive, which has its size
+/// checked.
 ///
 /// Burn's program is left out if it does not build.
-pub(super) fn pack(programs: &Programs) -> Result<(PathBuf, PathBuf), String> {
+pub(super) fn pack(programs: &Programs) -> Result<ExitCode, String> {
     let Some(bench) = &programs.bench else {
         return Err(format!("{PACK} beside {PROGRAMS}\n  hint: {PACK} builds the programs of this tree"));
     };
@@ -153,16 +154,11 @@ pub(super) fn pack(programs: &Programs) -> Result<(PathBuf, PathBuf), String> {
     std::fs::write(&script, RUN).map_err(at(&script))?;
     bundle::make_executable(&script).map_err(at(&script))?;
     let archive = bundle::archive(TAR, &folder)?;
-    bundle::check_size(std::fs::metadata(&archive).map_err(at(&archive))?.len())?;
-    Ok((folder, archive))
-}
-
-/// Prints the size and the path of the archive.
-pub(super) fn announce((folder, archive): &(PathBuf, PathBuf)) -> Result<(), String> {
-    let size = std::fs::metadata(archive).map_err(at(archive))?.len();
+    let size = std::fs::metadata(&archive).map_err(at(&archive))?.len();
+    bundle::check_size(size)?;
     println!("{} in {}", bundle::mebibytes(size), archive.display());
     println!("on a machine with a GPU: {}/run.sh vulkan, or kernels", folder.display());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -152,11 +152,7 @@ impl Report {
         );
         cells.push(shown(ratio));
         cells.push(must(row));
-        cells.push(match is_met(row, outcomes, ratio, |peer| self.ratio_to(peer, outcomes)) {
-            Some(true) => "met".to_owned(),
-            Some(false) => "missed".to_owned(),
-            None => "-".to_owned(),
-        });
+        cells.push(verdict(row, outcomes, ratio, |peer| self.ratio_to(peer, outcomes), "met").to_owned());
         cells.push(shown(self.ratio(outcomes, Measured::min_ms)));
         cells.push(kiln.map_or(String::new(), |kiln| reached(row, kiln)));
         cells.push(share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)));
@@ -316,20 +312,22 @@ pub(super) fn must(row: &Row) -> String {
     }
 }
 
-/// Whether Kiln meets its target, by the ratio to the best peer and to one of them; `None` where either is missing.
-pub(super) fn is_met(
+/// `met`, or `missed`, by the ratio to the best peer and to one of them; `-` where Kiln or the peer is missing.
+pub(super) fn verdict(
     row: &Row,
     outcomes: &[Outcome],
     best: Option<f64>,
     to: impl Fn(&str) -> Option<f64>,
-) -> Option<bool> {
+    met: &'static str,
+) -> &'static str {
     let seconds = outcomes.first().and_then(Outcome::measured).map(|kiln| kiln.median_ms() / 1e3);
-    match row.must {
+    let is_met = match row.must {
         Must::Ratio(least) => best.map(|ratio| ratio >= least),
         Must::RatioTo(peer, least) => to(peer).map(|ratio| ratio >= least),
         Must::Nanoseconds(most) => seconds.map(|seconds| seconds * 1e9 <= most),
         Must::Seconds(most) => seconds.map(|seconds| seconds <= most),
-    }
+    };
+    is_met.map_or("-", |is_met| if is_met { met } else { "missed" })
 }
 
 pub(super) fn time(row: &Row, outcome: &Outcome) -> String {

@@ -4,7 +4,7 @@ use bench_protocol::workloads::{Must, Row};
 
 use super::against::Change;
 use super::measure::Outcome;
-use super::report::{Report, is_met, must, reached, time};
+use super::report::{self, Report, must, reached, time};
 use crate::table;
 
 /// The table for the terminal, with notes of missing rows.
@@ -57,11 +57,7 @@ fn verdict(report: &Report, row: &Row, outcomes: &[Outcome]) -> &'static str {
     let ratio = |outcome: &Outcome| Some(Change::between(outcome, &outcomes[0])?.median());
     let place = |name: &str| report.peers.iter().position(|(peer, _)| *peer == name);
     let best = outcomes[1..].iter().filter_map(ratio).min_by(f64::total_cmp);
-    match is_met(row, outcomes, best, |name| ratio(outcomes.get(place(name)?)?)) {
-        Some(true) => "ok",
-        Some(false) => "missed",
-        None => "-",
-    }
+    report::verdict(row, outcomes, best, |name| ratio(outcomes.get(place(name)?)?), "ok")
 }
 
 /// What is left out, what failed, and how many targets are met.

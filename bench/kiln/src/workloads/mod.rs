@@ -17,9 +17,11 @@ mod rows;
 mod training;
 mod transformer;
 
+use crate::backend::Eager;
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result, failed, unknown};
 use kiln::module::max_pool2d;
+use kiln::optim::{AdamWConfig, LionConfig, MuonConfig};
 use kiln::{AnyTensor, Backend, DType, Distribution, Tensor, activation};
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -28,7 +30,7 @@ pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepa
     let device = &B::Device::default();
     B::seed(device, 1);
     match row.operation {
-        "additions_eager" => overhead::eager(row),
+        "additions_eager" => overhead::additions::<Eager>(row, &Default::default()),
         "additions_fused" => overhead::fused::<B>(row, device),
         "bmm" => binary::<B, 3>(row, ["a", "b"], device, Tensor::matmul),
         "cnn" => classifier::cnn::<B>(row, device),
@@ -36,12 +38,12 @@ pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepa
         "encoder_layer" => modules::encoder_layer::<B>(row, device),
         "fused_chain" => memory::fused_chain::<B>(row, device),
         "gru" => modules::gru::<B>(row, device),
-        "lion" => optimizers::lion::<B>(row, device),
+        "lion" => optimizers::update::<B>(row, device, LionConfig::new().init()),
         "load" => load::prepare::<B>(file, device),
         "lstm" => modules::lstm::<B>(row, device),
         "mha_causal" => modules::causal_attention::<B>(row, device),
         "mlp" => classifier::mlp::<B>(row, device),
-        "muon" => optimizers::muon::<B>(row, device),
+        "muon" => optimizers::update::<B>(row, device, MuonConfig::new().init()),
         "resnet" => resnet::infer::<B>(row, device),
         "scatter_add" => memory::scatter_add::<B>(row, device),
         "sum_dim0" => unary(row, device, |x: Tensor<B, 2>| x.sum_dim(0)),
@@ -58,7 +60,7 @@ pub(crate) fn prepare<B: Backend>(row: &'static Row, file: &str) -> Result<Prepa
 /// Creates the inputs of a workload that CPUs and GPUs have.
 fn shared<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
     match row.operation {
-        "adamw" => optimizers::adamw::<B>(row, device),
+        "adamw" => optimizers::update::<B>(row, device, AdamWConfig::new().init()),
         "attention" => attention::forward::<B>(row, device),
         // Distances between all rows of two matrices.
         "cdist" => binary::<B, 2>(row, ["x", "x"], device, |x, y| x.cdist(y, 2.0)),

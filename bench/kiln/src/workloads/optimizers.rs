@@ -4,7 +4,7 @@ use super::{first, input};
 use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result, failed};
 use kiln::nn::{GradientsParams, Module, Param};
-use kiln::optim::{AdamWConfig, LionConfig, MuonConfig, Optimizer};
+use kiln::optim::Optimizer;
 use kiln::{Autodiff, Backend, Tensor};
 
 #[derive(Module, Debug)]
@@ -12,22 +12,10 @@ struct Matrices<B: Backend> {
     tensors: Vec<Param<Tensor<B, 2>>>,
 }
 
-pub(crate) fn adamw<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    update::<B>(AdamWConfig::new().init(), row, device)
-}
-
-pub(crate) fn lion<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    update::<B>(LionConfig::new().init(), row, device)
-}
-
-pub(crate) fn muon<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
-    update::<B>(MuonConfig::new().init(), row, device)
-}
-
-fn update<B: Backend>(
-    mut optimizer: impl Optimizer + 'static,
+pub(crate) fn update<B: Backend>(
     row: &'static Row,
     device: &B::Device,
+    mut optimizer: impl Optimizer + 'static,
 ) -> Result<Prepared> {
     let weight = |_| Ok(Param::from_tensor(input::<Autodiff<B>, 2>(row, "x", device)?));
     let tensors = (0..row.size("count")?).map(weight).collect::<Result<_>>()?;

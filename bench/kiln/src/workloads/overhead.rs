@@ -7,11 +7,6 @@ use bench_protocol::{Prepared, Refusal, Result};
 use kiln::{Backend, DType};
 use std::any::TypeId;
 
-/// On the eager backend.
-pub(crate) fn eager(row: &Row) -> Result<Prepared> {
-    additions::<Eager>(row, &Default::default())
-}
-
 /// On a backend with fusion.
 pub(crate) fn fused<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepared> {
     if TypeId::of::<B>() == TypeId::of::<Eager>() {

@@ -3,7 +3,7 @@
 
 use super::super::conv::window;
 use super::super::memory::indices;
-use super::{Gpu, GpuDevice, input, normal, repeated, repeated_all, shared};
+use super::{Gpu, GpuDevice, input, normal, repeated, repeated_all, shared, unary};
 use crate::gpu::device::kernels;
 use crate::workloads::first;
 use bench_protocol::workloads::Row;
@@ -26,10 +26,18 @@ pub(crate) fn prepare(row: &'static Row, device: &GpuDevice) -> Result<Timed> {
         "around_conv" => return around_convolution(row, device),
         "attention_decode" => decode(row, device),
         "attention_few_rows" => few_rows(row, device),
-        "avg_pool" | "max_pool_gradient" => pool(row, device),
+        "avg_pool" => {
+            let options = window(row)?;
+            unary(row, device, move |x: Tensor<Gpu, 4>| avg_pool2d(x, &options, false))
+        }
         "gather" => gather(row, device),
+        "max_pool_gradient" => max_pool_gradient(row, device),
         "put" => put(row, device),
-        "resize" => resize(row, device),
+        "resize" => {
+            let size = [row.size("size")?; 2];
+            let options = InterpolateOptions::new(InterpolateMode::Linear);
+            unary(row, device, move |x: Tensor<Gpu, 4>| interpolate(x, size, options))
+        }
         "slim" => slim(row, device),
         "top_k" => top_k(row, device),
         _ => shared::<Gpu>(row, device),
@@ -110,20 +118,11 @@ fn top_k(row: &'static Row, device: &GpuDevice) -> Result<Prepared> {
     })
 }
 
-fn pool(row: &'static Row, device: &GpuDevice) -> Result<Prepared> {
+fn max_pool_gradient(row: &'static Row, device: &GpuDevice) -> Result<Prepared> {
     let (x, options) = (input::<Gpu, 4>(row, "x", device)?, window(row)?);
-    if row.operation == "avg_pool" {
-        return repeated(row, move || avg_pool2d(x.clone(), &options, false));
-    }
     let ([n, c, h, w], [kernel, _]) = (x.dims(), options.window);
     let gradient = normal::<Gpu, 4>([n, c, h / kernel, w / kernel], DType::F32, device);
     repeated(row, move || max_pool2d_gradient(gradient.clone(), x.clone(), &options))
-}
-
-fn resize(row: &'static Row, device: &GpuDevice) -> Result<Prepared> {
-    let (x, size) = (input::<Gpu, 4>(row, "x", device)?, [row.size("size")?; 2]);
-    let options = InterpolateOptions::new(InterpolateMode::Linear);
-    repeated(row, move || interpolate(x.clone(), size, options))
 }
 
 /// Products of few rows. Several operands take turns, so that neighbours are not joined and no matrix stays in the

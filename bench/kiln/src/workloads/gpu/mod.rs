@@ -10,7 +10,7 @@ use super::memory::indices;
 use super::overhead::additions;
 use super::resnet::ResNet;
 use super::training::cross_entropy;
-use super::{dtype, input, normal, repeated, repeated_all, shared};
+use super::{dtype, input, normal, repeated, repeated_all, shared, unary};
 pub(crate) use crate::gpu::device::{Gpu, GpuDevice};
 use bench_protocol::random::Random;
 use bench_protocol::workloads::{self, Row};
