@@ -34,17 +34,9 @@ struct Needs {
     compiler: bool,
 }
 
-const fn contender(
-    option: &'static str,
-    name: &'static str,
-    program: Program,
-    arguments: &'static [&'static str],
-) -> Contender {
-    Contender { option, name, program, arguments }
-}
-
-const fn kiln(name: &'static str, build: Build, arguments: &'static [&'static str]) -> Contender {
-    contender(name, name, Program::Rust(build), arguments)
+/// A program that `--peers` chooses by its name.
+const fn named(name: &'static str, program: Program, arguments: &'static [&'static str]) -> Contender {
+    Contender { option: name, name, program, arguments }
 }
 
 const fn python_with(statement: &'static str, install: &'static str) -> Program {
@@ -54,10 +46,11 @@ const fn python_with(statement: &'static str, install: &'static str) -> Program 
 const ON_CUDA: &[&str] = &["--device", "cuda"];
 const ON_VULKAN: &[&str] = &["--device", "vulkan"];
 
-pub(super) const KILN: Contender = kiln("kiln", Build::KILN, &[]);
-pub(super) const KILN_ON_GPU: Contender = kiln("kiln", Build::KILN_FOR_GPU, ON_CUDA);
-pub(super) const KILN_ON_VULKAN: Contender = kiln("kiln-vulkan", Build::KILN_FOR_GPU, ON_VULKAN);
-pub(super) const KILN_WITH_MODELS: Contender = kiln("kiln", Build::KILN_WITH_MODELS, &[]);
+pub(super) const KILN: Contender = named("kiln", Program::Rust(Build::KILN), &[]);
+pub(super) const KILN_ON_GPU: Contender = named("kiln", Program::Rust(Build::KILN_FOR_GPU), ON_CUDA);
+pub(super) const KILN_ON_VULKAN: Contender =
+    named("kiln-vulkan", Program::Rust(Build::KILN_FOR_GPU), ON_VULKAN);
+pub(super) const KILN_WITH_MODELS: Contender = named("kiln", Program::Rust(Build::KILN_WITH_MODELS), &[]);
 
 /// PyTorch on CPUs, and with its compiler, whose memory is not measured: it is mostly the compiler's.
 const TORCH: Needs =
@@ -70,33 +63,34 @@ const TORCH_ON_GPU: Program = python_with(
 );
 
 pub(super) const CPU_PEERS: &[Contender] = &[
-    contender("torch", "torch", Program::Python(TORCH), &["pytorch.py"]),
-    contender(
-        "torch",
-        TORCH_COMPILE,
-        Program::Python(Needs { compiler: true, ..TORCH }),
-        &["pytorch.py", "--compile"],
-    ),
-    contender("burn", "burn", Program::Rust(Build::BURN), &[]),
-    contender("candle", "candle", Program::Rust(Build::CANDLE), &[]),
+    named("torch", Program::Python(TORCH), &["pytorch.py"]),
+    Contender {
+        option: "torch",
+        ..named(
+            TORCH_COMPILE,
+            Program::Python(Needs { compiler: true, ..TORCH }),
+            &["pytorch.py", "--compile"],
+        )
+    },
+    named("burn", Program::Rust(Build::BURN), &[]),
+    named("candle", Program::Rust(Build::CANDLE), &[]),
 ];
 
 /// Eager PyTorch, `torch.compile`, and CUDA graphs.
 pub(super) const GPU_PEERS: &[Contender] = &[
-    contender("torch", "torch", TORCH_ON_GPU, &["pytorch.py", "--device", "cuda"]),
-    contender(TORCH_COMPILE, TORCH_COMPILE, TORCH_ON_GPU, &["pytorch.py", "--device", "cuda", "--compile"]),
-    contender("torch.graph", "torch.graph", TORCH_ON_GPU, &["pytorch.py", "--device", "cuda", "--graph"]),
+    named("torch", TORCH_ON_GPU, &["pytorch.py", "--device", "cuda"]),
+    named(TORCH_COMPILE, TORCH_ON_GPU, &["pytorch.py", "--device", "cuda", "--compile"]),
+    named("torch.graph", TORCH_ON_GPU, &["pytorch.py", "--device", "cuda", "--graph"]),
 ];
 
 pub(super) const VULKAN_PEERS: &[Contender] = &[
-    kiln("kiln-cuda", Build::KILN_FOR_GPU, ON_CUDA),
-    contender("burn", "burn", Program::Rust(Build::BURN_FOR_VULKAN), ON_VULKAN),
+    named("kiln-cuda", Program::Rust(Build::KILN_FOR_GPU), ON_CUDA),
+    named("burn", Program::Rust(Build::BURN_FOR_VULKAN), ON_VULKAN),
 ];
 
 /// As `bench/models.py` names them.
 pub(super) const MODEL_PEERS: &[Contender] = &[
-    contender(
-        "llama.cpp",
+    named(
         "llama.cpp",
         python_with(
             "from importlib.util import find_spec as f; assert f('llama_cpp') or f('xllamacpp')",
@@ -104,8 +98,7 @@ pub(super) const MODEL_PEERS: &[Contender] = &[
         ),
         &["models.py", "llama.cpp"],
     ),
-    contender(
-        "torch",
+    named(
         "torch",
         python_with(
             "import safetensors, torch, transformers",
@@ -113,8 +106,7 @@ pub(super) const MODEL_PEERS: &[Contender] = &[
         ),
         &["models.py", "torch"],
     ),
-    contender(
-        "onnxruntime",
+    named(
         "onnxruntime",
         python_with(
             "import onnx, onnxruntime, torch, transformers",

@@ -8,9 +8,13 @@ use kiln::module::{ConvOptions, PoolOptions, conv2d};
 
 pub(crate) fn prepare<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
     let (x, weight) = (input::<B, 4>(row, "x", device)?, input::<B, 4>(row, "weight", device)?);
-    let (stride, padding) = ([row.size("stride")?; 2], [row.size("padding")?; 2]);
-    let options = ConvOptions::new(stride, padding, [1; 2], row.size("groups")?);
+    let options = options(row)?;
     repeated(row, move || conv2d(x.clone(), weight.clone(), None, &options))
+}
+
+pub(super) fn options(row: &Row) -> Result<ConvOptions<2>> {
+    let (stride, padding) = ([row.size("stride")?; 2], [row.size("padding")?; 2]);
+    Ok(ConvOptions::new(stride, padding, [1; 2], row.size("groups")?))
 }
 
 /// The windows of a pooling.

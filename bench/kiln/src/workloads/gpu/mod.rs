@@ -6,6 +6,7 @@ mod decode_models;
 mod gpt2;
 pub(crate) mod kernels;
 
+use super::conv::options;
 use super::memory::indices;
 use super::overhead::additions;
 use super::resnet::ResNet;
@@ -16,7 +17,7 @@ use bench_protocol::random::Random;
 use bench_protocol::workloads::{self, Row};
 use bench_protocol::{Prepared, Result};
 use kiln::float8::{self, Float8};
-use kiln::module::{ConvOptions, conv2d};
+use kiln::module::conv2d;
 use kiln::optim::SgdConfig;
 use kiln::{Autocast, Backend, CudaDevice, DType, Tensor};
 
@@ -63,8 +64,7 @@ fn conv_channels_last(row: &'static Row, device: &GpuDevice) -> Result<Prepared>
         Ok(normal::<Gpu, 4>([n, h, w, c], dtype(row)?, device).permute([0, 3, 1, 2]))
     };
     let (x, weight) = (channels_last("x")?, channels_last("weight")?);
-    let (stride, padding) = ([row.size("stride")?; 2], [row.size("padding")?; 2]);
-    let options = ConvOptions::new(stride, padding, [1; 2], row.size("groups")?);
+    let options = options(row)?;
     repeated(row, move || conv2d(x.clone(), weight.clone(), None, &options))
 }
 
