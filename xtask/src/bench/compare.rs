@@ -9,11 +9,8 @@ use bench_protocol::workloads::{self, Kind, Row};
 use super::measure::{self, Measured, Outcome, Player, Turns, start_all};
 use super::models::Files;
 use super::peer::{Peer, Skipped};
-use super::peers::{
-    CPU_PEERS, Contender, GPU_PEERS, KILN, KILN_ON_GPU, KILN_WITH_MODELS, MODEL_PEERS, Peers,
-};
-use super::peers::{KILN_ON_VULKAN, VULKAN_PEERS};
-use super::programs::{self, PACK, PROGRAMS, Programs};
+use super::peers::{self, Contender, Peers, Program, named};
+use super::programs::{self, Build, PACK, PROGRAMS, Programs};
 use super::report::Report;
 use super::{
     LEAST_REPEATS, Scratch, against, frameworks, machine, number_of, turns, with_notes, words_of, write,
@@ -64,9 +61,9 @@ pub(crate) const CPU: Comparison = Comparison {
         options: &["--peers", "--only", "--threads", "--repeats", "--kiln-backend", "--record", "--against"],
         words: false,
     },
-    kiln: KILN,
+    kiln: named("kiln", Program::Rust(Build::KILN), &[]),
     other_tree: "bench-kiln",
-    peers: CPU_PEERS,
+    peers: peers::CPU_PEERS,
     threads: Some(|| std::thread::available_parallelism().map_or(1, usize::from)),
     repeats: Some(DEFAULT_REPEATS),
     rounds: None,
@@ -96,9 +93,9 @@ pub(crate) const GPU: Comparison = Comparison {
         ],
         words: false,
     },
-    kiln: KILN_ON_GPU,
+    kiln: named("kiln", Program::Rust(Build::KILN_FOR_GPU), peers::ON_CUDA),
     other_tree: "bench-kiln --features gpu",
-    peers: GPU_PEERS,
+    peers: peers::GPU_PEERS,
     threads: None,
     caches: &["KILN_CACHE_DIR"],
     ..CPU
@@ -113,9 +110,9 @@ pub(crate) const VULKAN: Comparison = Comparison {
         options: &["--peers", "--only", "--rounds", "--repeats", "--record", PROGRAMS],
         words: false,
     },
-    kiln: KILN_ON_VULKAN,
+    kiln: named("kiln-vulkan", Program::Rust(Build::KILN_FOR_GPU), peers::ON_VULKAN),
     other_tree: GPU.other_tree,
-    peers: VULKAN_PEERS,
+    peers: peers::VULKAN_PEERS,
     threads: None,
     repeats: Some(LEAST_REPEATS),
     rounds: Some(9),
@@ -141,8 +138,8 @@ pub(crate) const MODELS: Comparison = Comparison {
         options: &["--peers", "--only", "--threads", "--rounds", "--record"],
         words: false,
     },
-    kiln: KILN_WITH_MODELS,
-    peers: MODEL_PEERS,
+    kiln: named("kiln", Program::Rust(Build::KILN_WITH_MODELS), &[]),
+    peers: peers::MODEL_PEERS,
     threads: Some(|| 2),
     repeats: None,
     rounds: Some(5),
@@ -207,10 +204,9 @@ pub(crate) fn run(comparison: &'static Comparison, words: &[String]) -> Result<E
             Err(reason) => report.skipped.push(Skipped { name: row.name, reason }),
         }
     }
-    let names: Vec<&str> = players.iter().map(|player| player.peer.name).collect();
     drop(players);
-    if !args.has(NO_FIRST_STEP) {
-        first_steps(&peers, &names, &mut report)?;
+    if comparison.accepts.flags.contains(&NO_FIRST_STEP) && !args.has(NO_FIRST_STEP) {
+        first_steps(&peers, &mut report)?;
     }
     print!("{}", (comparison.text)(&report));
     if let Some(file) = options.record {
@@ -230,15 +226,11 @@ fn device() -> String {
 
 /// Measures the first steps of new processes of the programs that took part, with empty caches, and then with those
 /// caches.
-fn first_steps(peers: &Peers, names: &[&str], report: &mut Report) -> Result<(), String> {
-    let steps = || workloads::of(peers.comparison.name).filter(|row| row.kind == Kind::FirstStep);
-    if steps().next().is_none() {
-        return Ok(());
-    }
+fn first_steps(peers: &Peers, report: &mut Report) -> Result<(), String> {
     let (kiln, others) = (peers.kiln("first")?, peers.others("first").0);
-    let others = others.iter().filter(|peer| names.contains(&peer.name));
-    let present: Vec<&Peer> = [&kiln].into_iter().chain(others).collect();
-    for row in steps() {
+    let took_part = |peer: &&Peer| report.peers.iter().any(|(name, _)| *name == peer.name);
+    let present: Vec<&Peer> = [&kiln].into_iter().chain(others.iter().filter(took_part)).collect();
+    for row in workloads::of(peers.comparison.name).filter(|row| row.kind == Kind::FirstStep) {
         let first_step = |(place, peer): (usize, &&Peer)| match place == 0 || row.has(peer.name) {
             true => first_step(peer, row.operation),
             false => Outcome::Unsupported("it is measured for Kiln alone".to_owned()),

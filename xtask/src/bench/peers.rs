@@ -19,7 +19,7 @@ pub(super) struct Contender {
 }
 
 /// How a program is found.
-enum Program {
+pub(super) enum Program {
     /// It is built here, or packed.
     Rust(Build),
     /// A script of the folder `bench`, which is the first argument.
@@ -27,7 +27,7 @@ enum Program {
 }
 
 /// A statement of Python that fails where a package is missing, and the command that installs them.
-struct Needs {
+pub(super) struct Needs {
     statement: &'static str,
     install: &'static str,
     /// Whether a C++ compiler is needed too.
@@ -35,7 +35,11 @@ struct Needs {
 }
 
 /// A program that `--peers` chooses by its name.
-const fn named(name: &'static str, program: Program, arguments: &'static [&'static str]) -> Contender {
+pub(super) const fn named(
+    name: &'static str,
+    program: Program,
+    arguments: &'static [&'static str],
+) -> Contender {
     Contender { option: name, name, program, arguments }
 }
 
@@ -43,14 +47,8 @@ const fn python_with(statement: &'static str, install: &'static str) -> Program 
     Program::Python(Needs { statement, install, compiler: false })
 }
 
-const ON_CUDA: &[&str] = &["--device", "cuda"];
-const ON_VULKAN: &[&str] = &["--device", "vulkan"];
-
-pub(super) const KILN: Contender = named("kiln", Program::Rust(Build::KILN), &[]);
-pub(super) const KILN_ON_GPU: Contender = named("kiln", Program::Rust(Build::KILN_FOR_GPU), ON_CUDA);
-pub(super) const KILN_ON_VULKAN: Contender =
-    named("kiln-vulkan", Program::Rust(Build::KILN_FOR_GPU), ON_VULKAN);
-pub(super) const KILN_WITH_MODELS: Contender = named("kiln", Program::Rust(Build::KILN_WITH_MODELS), &[]);
+pub(super) const ON_CUDA: &[&str] = &["--device", "cuda"];
+pub(super) const ON_VULKAN: &[&str] = &["--device", "vulkan"];
 
 /// PyTorch on CPUs, and with its compiler, whose memory is not measured: it is mostly the compiler's.
 const TORCH: Needs =
