@@ -40,6 +40,7 @@ pub(crate) fn infer<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepare
 impl<B: Backend> ResNet<B> {
     pub(super) fn new(row: &Row, device: &B::Device) -> Result<Self> {
         let expansion = row.size("expansion")?;
+        let stem = ConvNorm::new([3, 64], 7, 2, device);
         let mut blocks = Vec::new();
         let mut channels = 64;
         for (stage, count) in row.sizes::<4>("blocks")?.into_iter().enumerate() {
@@ -50,7 +51,7 @@ impl<B: Backend> ResNet<B> {
             }
         }
         Ok(ResNet {
-            stem: ConvNorm::new([3, 64], 7, 2, device),
+            stem,
             pool: MaxPool2dConfig::new([3, 3]).with_stride(Some([2, 2])).with_padding([1, 1]).init(),
             blocks,
             classes: LinearConfig::new(channels, row.size("classes")?).init(device),
