@@ -16,13 +16,15 @@ import subprocess
 import sys
 import warnings
 
-from peer import Unsupported, memory, serve, timed
+from peer import Unsupported, memory, rows, serve, timed
 
+ROWS = rows("models")
 # Tokens of a prompt, and tokens that are generated after a prompt of START tokens.
-PROMPT, GENERATED, START = 512, 128, 16
+PROMPT = ROWS["smollm2_q4_1_prompt"]["length"]
+START, GENERATED = (ROWS["smollm2_q4_1_decode"][name] for name in ("start", "generated"))
 # Tokens of each sentence.
-SENTENCE = 128
-IMAGE = (1, 3, 224, 224)
+SENTENCE = ROWS["minilm_1"]["length"]
+IMAGE = ROWS["efficientnet_lite0"]["x"]
 # Token ids stay below this, so that they are ordinary words in each vocabulary.
 WORDS = 20_000
 
@@ -30,7 +32,7 @@ FOLDER = pathlib.Path(os.environ.get("KILN_MODELS_DIR") or pathlib.Path(__file__
 
 
 def token(i):
-    """The id of a token of all prompts and sentences: the same in bench/models."""
+    """The id of a token of all prompts and sentences: the same in bench/kiln."""
     return 1000 + i * 7919 % (WORDS - 1000)
 
 

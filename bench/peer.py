@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import resource
 import sys
 import time
@@ -9,6 +10,30 @@ import time
 
 class Unsupported(Exception):
     """The peer has no such workload."""
+
+
+class Row:
+    """A row of workloads.txt. `row[NAME]` is a setting: a number, a tuple of sizes, or text."""
+
+    def __init__(self, cells):
+        self.name, self.operation, self.settings, self.dtype, rounds, self.peers = cells[1:7]
+        self.rounds, self.peers = int(rounds), self.peers.split()
+
+    def __getitem__(self, name):
+        text = dict(setting.split("=") for setting in self.settings.split())[name]
+        for parse in (int, float, lambda text: tuple(map(int, text.split("x")))):
+            try:
+                return parse(text)
+            except ValueError:
+                pass
+        return text
+
+
+def rows(bench):
+    """The rows of a comparison, by the names of their workloads."""
+    lines = pathlib.Path(__file__).with_name("workloads.txt").read_text(encoding="utf-8").splitlines()
+    found = (line.split(" | ") for line in lines)
+    return {cells[1]: Row(cells) for cells in found if cells[0] == bench}
 
 
 def timed(repeat, count, operations=1):

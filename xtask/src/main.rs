@@ -73,11 +73,11 @@ commands
              --no-first-step
                            leave out the first steps of fresh processes
              --program P, --scripts F
-                           a built bench-gpu and the folder of torch_gpu.py, on a machine without Rust
+                           a built bench-kiln and the folder of pytorch.py, on a machine without Rust
              --tflops N, --gb-per-s N
                            what the device can do, of which figures are then told as a share
              --record FILE also write the table as Markdown; its section Notes is kept
-             --against P   compare with this bench-gpu, built from another tree, alone, as bench cpu does
+             --against P   compare with this bench-kiln, built from another tree, alone, as bench cpu does
   bench vulkan
            compare Kiln through Vulkan with Kiln through CUDA and Burn through Vulkan on one GPU, side by side
              --peers A,B   kiln-cuda, burn, or none (default: both)

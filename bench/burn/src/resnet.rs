@@ -1,7 +1,8 @@
 //! Inference of ResNet-18 ([He et al. 2015](https://arxiv.org/abs/1512.03385)) with random weights.
 
 use crate::{first, normal};
-use bench_protocol::Prepared;
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
@@ -30,9 +31,9 @@ struct ConvNorm {
     norm: BatchNorm,
 }
 
-pub(crate) fn infer(device: &Device) -> Prepared {
-    let (model, image) = (ResNet::new(device).valid(), normal([1, 3, 224, 224], device));
-    Prepared::new(move || first(model.forward(image.clone())))
+pub(crate) fn infer(row: &Row, device: &Device) -> Result<Prepared> {
+    let (model, image) = (ResNet::new(device).valid(), normal(row.sizes("x")?, device));
+    Ok(Prepared::new(move || first(model.forward(image.clone()))))
 }
 
 impl ResNet {

@@ -9,11 +9,12 @@ mod operations;
 mod resnet;
 mod transformer;
 
-use bench_protocol::{Peer, Prepared, Result, serve, unknown};
+use bench_protocol::workloads::Row;
+use bench_protocol::{Peer, Prepared, Result, serve_threads, unknown};
 use candle_core::{DType, Device, Shape, Tensor};
+use operations::unary;
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::process::ExitCode;
-
-const USAGE: &str = "usage: RAYON_NUM_THREADS=N bench-candle --threads N";
 
 struct Candle;
 
@@ -22,46 +23,43 @@ impl Peer for Candle {
         ("candle", "0.11".to_owned())
     }
 
-    fn prepare(&self, workload: &str, file: &str) -> Result<Prepared> {
-        match workload {
-            "matmul_512" | "matmul_1024" | "matmul_2048" | "bmm_32x128" | "gemv_4096" | "matmul_tall" => {
-                operations::matmul(workload)
+    fn prepare(&self, row: &'static Row, file: &str) -> Result<Prepared> {
+        match row.operation {
+            "additions_eager" => operations::overhead(row),
+            "attention" => operations::attention(row),
+            "bmm" | "matmul" => operations::matmul(row),
+            "cnn" => classifier::cnn(row),
+            "conv" => operations::conv(row),
+            "cumsum" => {
+                let axis = row.size("axis")?;
+                unary::<2>(row, move |x| x.cumsum(axis))
             }
-            "conv3x3" | "conv7x7s2" | "conv1x1" | "convdw3x3" => operations::conv(workload),
-            "maxpool" => operations::maxpool(),
-            "gelu_chain" => operations::gelu_chain(),
-            "fused_chain" => operations::fused_chain(),
-            "softmax" => operations::softmax(),
-            "layernorm" => operations::layernorm(),
-            "cumsum" => operations::cumsum(),
-            "sum_all" => operations::sum_all(),
-            "sum_dim0" => operations::sum_dim0(),
-            "transpose_copy" => operations::transpose_copy(),
-            "gather_rows" => operations::gather_rows(),
-            "sort_1m" => operations::sort(),
-            "attention_fwd" => operations::attention(),
-            "op_overhead" => operations::overhead(),
-            "mlp_train_step" => classifier::mlp(),
-            "cnn_train_step" => classifier::cnn(),
-            "transformer_train_step" => transformer::train(),
-            "resnet18_infer" => resnet::infer(),
-            "safetensors_load" => Ok(operations::load(file)),
-            _ => Err(unknown(workload)),
+            "fused_chain" => operations::fused_chain(row),
+            "gelu" => unary::<1>(row, |x| (x * ((x * FRAC_1_SQRT_2)?.erf()? + 1.0)?)? * 0.5),
+            "layernorm" => operations::layernorm(row),
+            "load" => Ok(operations::load(file)),
+            "max_pool" => operations::max_pool(row),
+            "mlp" => classifier::mlp(row),
+            "resnet" => resnet::infer(row),
+            "softmax" => unary::<2>(row, candle_nn::ops::softmax_last_dim),
+            "sort" => operations::sort(row),
+            "sum" => unary::<2>(row, Tensor::sum_all),
+            "sum_dim0" => unary::<2>(row, |x| x.sum(0)),
+            "take" => operations::take(row),
+            "transformer" => transformer::train(row),
+            "transpose_copy" => unary::<2>(row, |x| x.t()?.contiguous()),
+            _ => Err(unknown(row.name)),
         }
     }
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--threads", threads] if threads.parse::<usize>().is_ok() => {
-            serve(&Candle, threads.parse().unwrap_or(1))
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::FAILURE
-        }
-    }
+    serve_threads(&Candle, "bench-candle")
+}
+
+/// Standard normal numbers of the shape that a setting names.
+fn input<const D: usize>(row: &Row, name: &str) -> Result<Tensor> {
+    normal(&row.sizes::<D>(name)?[..])
 }
 
 /// Standard normal numbers.

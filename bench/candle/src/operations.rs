@@ -1,33 +1,22 @@
 //! Single operations.
 
-use crate::{first, normal};
+use crate::{first, input, normal};
 use bench_protocol::random::Random;
-use bench_protocol::shapes::{
-    ADDITIONS, ATTENTION, CHAIN, Conv, GATHERED, MAXPOOL, ROWS, SORTED, SQUARE, TABLE, matmul as operands,
-};
-use bench_protocol::{Prepared, Result, unknown};
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::ops;
-use std::f64::consts::FRAC_1_SQRT_2;
 
-pub(crate) fn matmul(workload: &str) -> Result<Prepared> {
-    let (a, b) = operands(workload).ok_or_else(|| unknown(workload))?;
-    let batched = a[0] > 1;
-    let (a, b) = (normal(&a[..])?, normal(&b[..])?);
-    let (a, b) = if batched { (a, b) } else { (a.squeeze(0)?, b.squeeze(0)?) };
+pub(crate) fn matmul(row: &Row) -> Result<Prepared> {
+    let operand = |name| if row.operation == "bmm" { input::<3>(row, name) } else { input::<2>(row, name) };
+    let (a, b) = (operand("a")?, operand("b")?);
     Ok(Prepared::new(move || first(&a.matmul(&b)?)))
 }
 
-pub(crate) fn conv(workload: &str) -> Result<Prepared> {
-    let conv = Conv::named(workload).ok_or_else(|| unknown(workload))?;
-    let (x, weight) = (normal(&conv.input()[..])?, normal(&conv.weight()[..])?);
-    Ok(Prepared::new(move || first(&x.conv2d(&weight, conv.padding, conv.stride, 1, conv.groups)?)))
-}
-
-/// candle pools without padding. Zeros do not change the maximum of numbers that are not negative.
-pub(crate) fn maxpool() -> Result<Prepared> {
-    let x = Tensor::rand(0f32, 1f32, &MAXPOOL[..], &Device::Cpu)?;
-    Ok(Prepared::new(move || first(&padded_maxpool(&x)?)))
+pub(crate) fn conv(row: &Row) -> Result<Prepared> {
+    let (x, weight) = (input::<4>(row, "x")?, input::<4>(row, "weight")?);
+    let (stride, padding, groups) = (row.size("stride")?, row.size("padding")?, row.size("groups")?);
+    Ok(Prepared::new(move || first(&x.conv2d(&weight, padding, stride, 1, groups)?)))
 }
 
 /// Windows of 3 by 3 with a stride of 2 and zeros around.
@@ -36,85 +25,72 @@ pub(crate) fn padded_maxpool(x: &Tensor) -> Result<Tensor> {
     Ok(x.max_pool2d_with_stride(3, 2)?)
 }
 
-pub(crate) fn gelu_chain() -> Result<Prepared> {
-    let x = normal(CHAIN)?;
-    Ok(Prepared::new(move || first(&((&x * ((&x * FRAC_1_SQRT_2)?.erf()? + 1.0)?)? * 0.5)?)))
+/// An operation of one operand with `N` dims.
+pub(crate) fn unary<const N: usize>(
+    row: &Row,
+    operation: impl Fn(&Tensor) -> candle_core::Result<Tensor> + 'static,
+) -> Result<Prepared> {
+    let x = input::<N>(row, "x")?;
+    Ok(Prepared::new(move || first(&operation(&x)?)))
 }
 
-pub(crate) fn fused_chain() -> Result<Prepared> {
-    let (a, b, c, d) = (normal(CHAIN)?, normal(CHAIN)?, normal(CHAIN)?, normal(CHAIN)?);
+/// candle pools without padding. Zeros do not change the maximum of numbers that are not negative.
+pub(crate) fn max_pool(row: &Row) -> Result<Prepared> {
+    let x = Tensor::rand(0f32, 1f32, &row.sizes::<4>("x")?[..], &Device::Cpu)?;
+    Ok(Prepared::new(move || first(&padded_maxpool(&x)?)))
+}
+
+pub(crate) fn fused_chain(row: &Row) -> Result<Prepared> {
+    let input = || input::<1>(row, "x");
+    let (a, b, c, d) = (input()?, input()?, input()?, input()?);
     Ok(Prepared::new(move || {
         let inner = ((&a * &b)? + &c)?.tanh()?;
         first(&((inner * &d)? - &a)?.exp()?)
     }))
 }
 
-pub(crate) fn softmax() -> Result<Prepared> {
-    let x = normal(&ROWS[..])?;
-    Ok(Prepared::new(move || first(&ops::softmax_last_dim(&x)?)))
-}
-
-pub(crate) fn layernorm() -> Result<Prepared> {
-    let x = normal(&ROWS[..])?;
-    let weight = Tensor::ones(ROWS[1], DType::F32, &Device::Cpu)?;
-    let bias = Tensor::zeros(ROWS[1], DType::F32, &Device::Cpu)?;
+pub(crate) fn layernorm(row: &Row) -> Result<Prepared> {
+    let x = input::<2>(row, "x")?;
+    let width = x.dims()[1];
+    let weight = Tensor::ones(width, DType::F32, &Device::Cpu)?;
+    let bias = Tensor::zeros(width, DType::F32, &Device::Cpu)?;
     Ok(Prepared::new(move || first(&ops::layer_norm(&x, &weight, &bias, 1e-5)?)))
 }
 
-pub(crate) fn cumsum() -> Result<Prepared> {
-    let x = normal(&ROWS[..])?;
-    Ok(Prepared::new(move || first(&x.cumsum(1)?)))
-}
-
-pub(crate) fn sum_all() -> Result<Prepared> {
-    let x = normal(&SQUARE[..])?;
-    Ok(Prepared::new(move || first(&x.sum_all()?)))
-}
-
-pub(crate) fn sum_dim0() -> Result<Prepared> {
-    let x = normal(&SQUARE[..])?;
-    Ok(Prepared::new(move || first(&x.sum(0)?)))
-}
-
-pub(crate) fn transpose_copy() -> Result<Prepared> {
-    let x = normal(&SQUARE[..])?;
-    Ok(Prepared::new(move || first(&x.t()?.contiguous()?)))
-}
-
-pub(crate) fn gather_rows() -> Result<Prepared> {
-    let table = normal(&TABLE[..])?;
-    let rows = Random::new(7).indices(GATHERED, TABLE[0] as u32);
-    let rows = Tensor::from_vec(rows, GATHERED, &Device::Cpu)?;
+pub(crate) fn take(row: &Row) -> Result<Prepared> {
+    let (table, count) = (input::<2>(row, "table")?, row.size("count")?);
+    let rows = Random::new(7).indices(count, table.dims()[0] as u32);
+    let rows = Tensor::from_vec(rows, count, &Device::Cpu)?;
     Ok(Prepared::new(move || first(&table.index_select(&rows, 0)?)))
 }
 
-pub(crate) fn sort() -> Result<Prepared> {
-    let x = normal(SORTED)?;
+pub(crate) fn sort(row: &Row) -> Result<Prepared> {
+    let x = input::<1>(row, "x")?;
     Ok(Prepared::new(move || {
         let (values, indices) = x.sort_last_dim(true)?;
         Ok(first(&values)? + first(&indices)?)
     }))
 }
 
-pub(crate) fn attention() -> Result<Prepared> {
-    let (q, k, v) = (normal(&ATTENTION[..])?, normal(&ATTENTION[..])?, normal(&ATTENTION[..])?);
-    let scale = (ATTENTION[3] as f64).powf(-0.5);
+pub(crate) fn attention(row: &Row) -> Result<Prepared> {
+    let (q, k, v) = (input::<4>(row, "x")?, input::<4>(row, "x")?, input::<4>(row, "x")?);
+    let scale = (q.dims()[3] as f64).powf(-0.5);
     Ok(Prepared::new(move || {
         let scores = (q.matmul(&k.transpose(D::Minus2, D::Minus1)?)? * scale)?;
         first(&ops::softmax_last_dim(&scores)?.matmul(&v)?)
     }))
 }
 
-pub(crate) fn overhead() -> Result<Prepared> {
-    let x = normal(1)?;
+pub(crate) fn overhead(row: &Row) -> Result<Prepared> {
+    let (x, count) = (normal(1)?, row.size("count")?);
     let repeat = move || {
         let mut y = x.clone();
-        for _ in 0..ADDITIONS {
+        for _ in 0..count {
             y = (y + &x)?;
         }
         first(&y)
     };
-    Ok(Prepared::new(repeat).with_operations(ADDITIONS))
+    Ok(Prepared::new(repeat).with_operations(count))
 }
 
 /// Loads all tensors and then reads every number of them once, so that reading cannot be put off.

@@ -1,7 +1,8 @@
 //! Inference of ResNet-18 ([He et al. 2015](https://arxiv.org/abs/1512.03385)) with random weights.
 
 use crate::operations::padded_maxpool;
-use crate::{first, normal};
+use crate::{first, input};
+use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{
@@ -28,7 +29,7 @@ struct ConvNorm {
 
 type Output<T> = candle_core::Result<T>;
 
-pub(crate) fn infer() -> Result<Prepared> {
+pub(crate) fn infer(row: &Row) -> Result<Prepared> {
     let variables = VarMap::new();
     let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
     ResNet::new(&builder)?;
@@ -36,7 +37,7 @@ pub(crate) fn infer() -> Result<Prepared> {
     let tensors = variables.data().lock().map_err(|_| bench_protocol::failed("a thread panicked"))?.clone();
     let tensors = tensors.into_iter().map(|(name, variable)| (name, variable.as_detached_tensor())).collect();
     let model = ResNet::new(&VarBuilder::from_tensors(tensors, DType::F32, &Device::Cpu))?;
-    let image = normal((1, 3, 224, 224))?;
+    let image = input::<4>(row, "x")?;
     Ok(Prepared::new(move || first(&model.forward(&image)?)))
 }
 

@@ -1,8 +1,7 @@
 //! Training of a small causal language model.
 
 use crate::first;
-use bench_protocol::random::Random;
-use bench_protocol::shapes::transformer::*;
+use bench_protocol::workloads::{Language, Row};
 use bench_protocol::{Prepared, Result};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{
@@ -11,6 +10,7 @@ use candle_nn::{
 };
 
 struct Transformer {
+    sizes: Language,
     tokens: Embedding,
     positions: Tensor,
     mask: Tensor,
@@ -36,15 +36,17 @@ struct Norm {
 
 type Output<T> = candle_core::Result<T>;
 
-pub(crate) fn train() -> Result<Prepared> {
+pub(crate) fn train(row: &Row) -> Result<Prepared> {
+    let sizes = row.language()?;
     let variables = VarMap::new();
     let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
-    let model = Transformer::new(&builder)?;
-    let mut random = Random::new(5);
-    let mut tokens = || random.indices(BATCH * LENGTH, VOCABULARY as u32);
-    let input = Tensor::from_vec(tokens(), (BATCH, LENGTH), &Device::Cpu)?;
-    let targets = Tensor::from_vec(tokens(), BATCH * LENGTH, &Device::Cpu)?;
-    let options = ParamsAdamW { lr: LEARNING_RATE, weight_decay: WEIGHT_DECAY, ..Default::default() };
+    let model = Transformer::new(sizes, &builder)?;
+    let tokens = sizes.tokens().map(|tokens| tokens.into_iter().map(|token| token as u32).collect());
+    let [tokens, targets]: [Vec<u32>; 2] = tokens;
+    let input = Tensor::from_vec(tokens, (sizes.batch, sizes.length), &Device::Cpu)?;
+    let targets = Tensor::from_vec(targets, sizes.batch * sizes.length, &Device::Cpu)?;
+    let options =
+        ParamsAdamW { lr: sizes.learning_rate, weight_decay: sizes.weight_decay, ..Default::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), options)?;
     Ok(Prepared::new(move || {
         let loss = loss::cross_entropy(&model.forward(&input)?, &targets)?;
@@ -54,19 +56,21 @@ pub(crate) fn train() -> Result<Prepared> {
 }
 
 impl Transformer {
-    fn new(builder: &VarBuilder) -> Output<Self> {
-        let hidden: Vec<f32> = (0..LENGTH * LENGTH)
-            .map(|i| if i % LENGTH > i / LENGTH { f32::NEG_INFINITY } else { 0.0 })
+    fn new(sizes: Language, builder: &VarBuilder) -> Output<Self> {
+        let Language { length, vocabulary, width, .. } = sizes;
+        let hidden: Vec<f32> = (0..length * length)
+            .map(|i| if i % length > i / length { f32::NEG_INFINITY } else { 0.0 })
             .collect();
         Ok(Transformer {
-            tokens: embedding(VOCABULARY, WIDTH, builder.pp("tokens"))?,
-            positions: builder.get_with_hints((1, LENGTH, WIDTH), "positions", Init::Const(0.0))?,
-            mask: Tensor::from_vec(hidden, (1, 1, LENGTH, LENGTH), &Device::Cpu)?,
-            layers: (0..LAYERS)
-                .map(|i| Layer::new(&builder.pp(format!("layer{i}"))))
+            sizes,
+            tokens: embedding(vocabulary, width, builder.pp("tokens"))?,
+            positions: builder.get_with_hints((1, length, width), "positions", Init::Const(0.0))?,
+            mask: Tensor::from_vec(hidden, (1, 1, length, length), &Device::Cpu)?,
+            layers: (0..sizes.layers)
+                .map(|i| Layer::new(&sizes, &builder.pp(format!("layer{i}"))))
                 .collect::<Output<_>>()?,
-            norm: Norm::new(&builder.pp("norm"))?,
-            output: linear(WIDTH, VOCABULARY, builder.pp("output"))?,
+            norm: Norm::new(width, &builder.pp("norm"))?,
+            output: linear(width, vocabulary, builder.pp("output"))?,
         })
     }
 
@@ -74,49 +78,51 @@ impl Transformer {
     fn forward(&self, tokens: &Tensor) -> Output<Tensor> {
         let mut x = self.tokens.forward(tokens)?.broadcast_add(&self.positions)?;
         for layer in &self.layers {
-            x = layer.forward(&x, &self.mask)?;
+            x = layer.forward(&x, &self.mask, self.sizes.heads)?;
         }
         self.output.forward(&self.norm.forward(&x)?.flatten_to(1)?)
     }
 }
 
 impl Layer {
-    fn new(builder: &VarBuilder) -> Output<Self> {
+    fn new(sizes: &Language, builder: &VarBuilder) -> Output<Self> {
+        let Language { width, feed_forward, .. } = *sizes;
         Ok(Layer {
-            attention_norm: Norm::new(&builder.pp("attention_norm"))?,
-            query_key_value: linear(WIDTH, 3 * WIDTH, builder.pp("query_key_value"))?,
-            projection: linear(WIDTH, WIDTH, builder.pp("projection"))?,
-            feed_forward_norm: Norm::new(&builder.pp("feed_forward_norm"))?,
-            wide: linear(WIDTH, FEED_FORWARD, builder.pp("wide"))?,
-            narrow: linear(FEED_FORWARD, WIDTH, builder.pp("narrow"))?,
+            attention_norm: Norm::new(width, &builder.pp("attention_norm"))?,
+            query_key_value: linear(width, 3 * width, builder.pp("query_key_value"))?,
+            projection: linear(width, width, builder.pp("projection"))?,
+            feed_forward_norm: Norm::new(width, &builder.pp("feed_forward_norm"))?,
+            wide: linear(width, feed_forward, builder.pp("wide"))?,
+            narrow: linear(feed_forward, width, builder.pp("narrow"))?,
         })
     }
 
-    fn forward(&self, x: &Tensor, mask: &Tensor) -> Output<Tensor> {
-        let x = (x + self.attend(&self.attention_norm.forward(x)?, mask)?)?;
+    fn forward(&self, x: &Tensor, mask: &Tensor, heads: usize) -> Output<Tensor> {
+        let x = (x + self.attend(&self.attention_norm.forward(x)?, mask, heads)?)?;
         let wide = self.wide.forward(&self.feed_forward_norm.forward(&x)?)?.gelu_erf()?;
         x + self.narrow.forward(&wide)?
     }
 
-    fn attend(&self, x: &Tensor, mask: &Tensor) -> Output<Tensor> {
+    fn attend(&self, x: &Tensor, mask: &Tensor, heads: usize) -> Output<Tensor> {
+        let (batch, length, width) = x.dims3()?;
         let mixed = self.query_key_value.forward(x)?;
-        let heads = |i: usize| {
-            let part = mixed.narrow(2, i * WIDTH, WIDTH)?.contiguous()?;
-            part.reshape((BATCH, LENGTH, HEADS, WIDTH / HEADS))?.transpose(1, 2)?.contiguous()
+        let split = |i: usize| {
+            let part = mixed.narrow(2, i * width, width)?.contiguous()?;
+            part.reshape((batch, length, heads, width / heads))?.transpose(1, 2)?.contiguous()
         };
-        let (q, k, v) = (heads(0)?, heads(1)?, heads(2)?);
-        let scale = ((WIDTH / HEADS) as f64).powf(-0.5);
+        let (q, k, v) = (split(0)?, split(1)?, split(2)?);
+        let scale = ((width / heads) as f64).powf(-0.5);
         let scores = (q.matmul(&k.transpose(D::Minus2, D::Minus1)?)? * scale)?.broadcast_add(mask)?;
         let seen = ops::softmax(&scores, D::Minus1)?.matmul(&v)?;
-        self.projection.forward(&seen.transpose(1, 2)?.contiguous()?.reshape((BATCH, LENGTH, WIDTH))?)
+        self.projection.forward(&seen.transpose(1, 2)?.contiguous()?.reshape((batch, length, width))?)
     }
 }
 
 impl Norm {
-    fn new(builder: &VarBuilder) -> Output<Self> {
+    fn new(width: usize, builder: &VarBuilder) -> Output<Self> {
         Ok(Norm {
-            weight: builder.get_with_hints(WIDTH, "weight", Init::Const(1.0))?,
-            bias: builder.get_with_hints(WIDTH, "bias", Init::Const(0.0))?,
+            weight: builder.get_with_hints(width, "weight", Init::Const(1.0))?,
+            bias: builder.get_with_hints(width, "bias", Init::Const(0.0))?,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The backends of Kiln that the benchmark supports.
 
 use crate::workloads;
+use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use kiln::{Cpu, Flex};
 
@@ -9,7 +10,7 @@ pub(crate) struct Choice {
     /// The name for `--backend`.
     pub(crate) name: &'static str,
     /// Prepares a workload on it.
-    pub(crate) prepare: fn(&str, &str) -> Result<Prepared>,
+    pub(crate) prepare: fn(&'static Row, &str) -> Result<Prepared>,
 }
 
 /// The eager backend, which always runs `op_overhead`.

@@ -1,4 +1,4 @@
-//! Line protocol and workload sizes, shared by the peers of `cargo xtask bench cpu`.
+//! Line protocol and table of workloads, shared by `cargo xtask bench` and the programs that it measures.
 //!
 //! A peer is a program that stays alive while other peers are measured. It reads one request a line and answers each
 //! with one line, which begins with `ok` and a JSON object, with `unsupported`, or with `error` and the reason:
@@ -15,24 +15,32 @@
 //! The program ends when its input does. [`serve`] does all of this for a [`Peer`].
 #![forbid(unsafe_code)]
 
-pub mod gpu;
 pub mod process;
 pub mod random;
-pub mod shapes;
-pub mod vulkan;
+pub mod workloads;
 
 use std::io::{BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
+use workloads::Row;
 
 /// Why a workload cannot be prepared or run.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Refusal {
     /// The peer has no such operation.
     Unsupported(String),
     /// The peer has it, but it failed.
     Failed(String),
+}
+
+impl Refusal {
+    /// The reason of either.
+    pub fn reason(self) -> String {
+        match self {
+            Refusal::Unsupported(reason) | Refusal::Failed(reason) => reason,
+        }
+    }
 }
 
 impl<E: std::error::Error> From<E> for Refusal {
@@ -81,11 +89,16 @@ pub trait Peer {
     /// Name and version, such as `("burn", "0.22")`.
     fn describe(&self) -> (&'static str, String);
 
-    /// Creates the inputs of a workload; `file` is the weight file of `safetensors_load`.
+    /// The comparisons whose workloads run on the peer's device.
+    fn benches(&self) -> &'static [&'static str] {
+        workloads::ON_CPU
+    }
+
+    /// Creates the inputs of a workload; `file` is the file of a workload that loads one.
     ///
     /// # Errors
     /// When the peer lacks an operation, or when it fails.
-    fn prepare(&self, workload: &str, file: &str) -> Result<Prepared>;
+    fn prepare(&self, row: &'static Row, file: &str) -> Result<Prepared>;
 
     /// The peak throughput of `f32` multiply-adds of this machine with a number of threads, in GFLOP/s.
     ///
@@ -146,7 +159,11 @@ impl Session<'_> {
             }
             ["prepare", name, rest @ ..] => {
                 self.prepared = None;
-                self.prepared = Some(self.peer.prepare(name, rest.first().unwrap_or(&""))?);
+                let row = workloads::find(self.peer.benches(), name)?;
+                if !row.has(self.peer.describe().0) {
+                    return Err(unknown(name));
+                }
+                self.prepared = Some(self.peer.prepare(row, rest.first().unwrap_or(&""))?);
                 Ok(String::new())
             }
             ["run", count] => {
@@ -186,6 +203,27 @@ fn list(numbers: &[f64]) -> String {
     format!("[{}]", numbers.iter().map(text).collect::<Vec<_>>().join(", "))
 }
 
+/// Answers requests of a peer for CPUs, whose only arguments are `--threads N`.
+pub fn serve_threads(peer: &dyn Peer, program: &str) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--threads", threads] if threads.parse::<usize>().is_ok() => {
+            serve(peer, threads.parse().unwrap_or(1))
+        }
+        _ => {
+            eprintln!("usage: RAYON_NUM_THREADS=N {program} --threads N");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A quantile of sorted values, with linear interpolation; `None` without values.
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
 /// The refusal of something that failed.
 pub fn failed(reason: impl Into<String>) -> Refusal {
     Refusal::Failed(reason.into())
@@ -213,14 +251,12 @@ mod tests {
 
     impl Peer for Counter {
         fn describe(&self) -> (&'static str, String) {
-            ("counter", "1.0".to_owned())
+            ("kiln", "1.0".to_owned())
         }
 
-        fn prepare(&self, workload: &str, file: &str) -> Result<Prepared> {
+        fn prepare(&self, row: &'static Row, file: &str) -> Result<Prepared> {
             let mut next = file.len() as f64;
-            if workload != "count" {
-                return Err(unknown(workload));
-            }
+            assert_eq!(row.name, "softmax");
             Ok(Prepared::new(move || {
                 next += 1.0;
                 Ok(if next > 6.0 { f64::NAN } else { next })
@@ -236,8 +272,8 @@ mod tests {
     fn a_workload_is_prepared_run_and_dropped() {
         let mut session = Session { peer: &Counter, threads: 2, prepared: None };
         let hello = ask(&mut session, "hello").unwrap();
-        assert_eq!(hello, r#""peer": "counter", "version": "1.0", "threads": 2"#);
-        ask(&mut session, "prepare count abcd").unwrap();
+        assert_eq!(hello, r#""peer": "kiln", "version": "1.0", "threads": 2"#);
+        ask(&mut session, "prepare softmax abcd").unwrap();
         let answer = ask(&mut session, "run 3").unwrap();
         assert!(answer.contains(r#""values": [5, 6, null]"#), "{answer}");
         ask(&mut session, "drop").unwrap();

@@ -16,19 +16,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// `count` numbers from -1 up to 1.
-    pub fn floats(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0).collect()
-    }
-
-    /// `count` numbers from 0 up to 1.
-    pub fn positive_floats(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32).collect()
-    }
-
     /// `count` numbers from 0 up to `below`.
     pub fn indices(&mut self, count: usize, below: u32) -> Vec<u32> {
         (0..count).map(|_| (self.next() % u64::from(below)) as u32).collect()
+    }
+
+    /// `count` numbers from 0 up to `below`, for tensors of integers.
+    pub fn integers(&mut self, count: usize, below: usize) -> Vec<i32> {
+        self.indices(count, below as u32).into_iter().map(|index| index as i32).collect()
     }
 }
 
@@ -38,10 +33,7 @@ mod tests {
 
     #[test]
     fn random_data_is_in_range_and_reproducible() {
-        let floats = Random::new(1).floats(10_000);
-        assert!(floats.iter().all(|x| (-1.0..1.0).contains(x)));
-        assert!(floats.iter().sum::<f32>().abs() < 300.0);
         assert!(Random::new(2).indices(1000, 7).iter().all(|&i| i < 7));
-        assert_eq!(Random::new(3).positive_floats(4), Random::new(3).positive_floats(4));
+        assert_eq!(Random::new(3).integers(4, 1000), Random::new(3).integers(4, 1000));
     }
 }

@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench_protocol::quantile;
+use bench_protocol::workloads::Row;
+
 use super::geometric_mean;
 use super::measure::{Outcome, Player, Turns, start_all};
 use super::peer::Peer;
 use super::report::{Report, time};
-use super::row::Row;
 use crate::table;
 
 /// Turns of each program on each workload.
@@ -20,7 +22,7 @@ const TURN: f64 = 40.0;
 /// A workload is slower if the median ratio is less than this.
 const LEAST: f64 = 0.98;
 
-/// The prebuilt program of another tree; `name` is its package name.
+/// The prebuilt program of another tree; `name` is its package name, with features.
 pub(super) fn program(path: &Path, name: &str) -> Result<PathBuf, String> {
     let found = std::path::absolute(path).ok().filter(|path| path.is_file());
     found.ok_or_else(|| {
@@ -63,9 +65,7 @@ fn compare(
     mut measure: impl FnMut(&Row, usize) -> Result<Vec<Outcome>, String>,
 ) -> Result<(), String> {
     for &row in rows {
-        let outcomes = measure(row, ROUNDS)?;
-        print!("{}", report.json_lines(row, &outcomes));
-        report.results.push((row, outcomes));
+        report.add(row, measure(row, ROUNDS)?);
     }
     for place in 0..rows.len() {
         let (row, first) = &report.results[place];
@@ -104,13 +104,17 @@ impl Change {
 
     /// A quantile of the ratios, with linear interpolation.
     pub(super) fn quantile(&self, share: f64) -> f64 {
-        let place = share * (self.ratios.len() - 1) as f64;
-        let (below, above) = (place.floor() as usize, place.ceil() as usize);
-        self.ratios[below] + (self.ratios[above] - self.ratios[below]) * place.fract()
+        quantile(&self.ratios, share).unwrap_or(f64::NAN)
     }
 
     pub(super) fn median(&self) -> f64 {
         self.quantile(0.5)
+    }
+
+    /// The median and the quartiles, for a table.
+    pub(super) fn cells(&self) -> [String; 2] {
+        let quartiles = format!("{:.3} to {:.3}", self.quantile(0.25), self.quantile(0.75));
+        [format!("{:.3}", self.median()), quartiles]
     }
 
     fn is_slower(&self) -> bool {
@@ -128,12 +132,11 @@ fn cells(row: &Row, outcomes: &[Outcome]) -> Vec<String> {
     let mut cells = vec![row.name.to_owned()];
     cells.extend(outcomes.iter().rev().map(|outcome| time(row, outcome)));
     match Change::of(outcomes) {
-        Some(change) => cells.extend([
-            format!("{:.3}", change.median()),
-            format!("{:.3} to {:.3}", change.quantile(0.25), change.quantile(0.75)),
-            change.ratios.len().to_string(),
-            if change.is_slower() { "slower".to_owned() } else { String::new() },
-        ]),
+        Some(change) => {
+            cells.extend(change.cells());
+            cells.push(change.ratios.len().to_string());
+            cells.push(if change.is_slower() { "slower".to_owned() } else { String::new() });
+        }
         None => {
             let unknown = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Unsupported(_)));
             let verdict = match (unknown(outcomes.get(1)), unknown(outcomes.first())) {
@@ -174,10 +177,9 @@ fn text(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpu::ROWS;
     use super::super::measure::{self, Measured};
-    use super::super::row::select;
     use super::*;
+    use bench_protocol::workloads::select;
 
     fn turns(of: &[f64]) -> Outcome {
         Outcome::Measured(Measured { times: of.to_vec(), turns: of.to_vec(), ..Measured::default() })
@@ -188,7 +190,7 @@ mod tests {
     }
 
     fn rows(names: &[&str]) -> Vec<&'static Row> {
-        names.iter().map(|name| select(ROWS, &[name]).unwrap()[0]).collect()
+        names.iter().map(|name| select("cpu", &[name]).unwrap()[0]).collect()
     }
 
     fn report() -> Report {

@@ -5,19 +5,11 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use bench_protocol::Refusal;
 use serde_json::Value;
 
 /// Timeout of a request, longer than any workload with its compilation.
 const LIMIT: Duration = Duration::from_secs(900);
-
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Refusal {
-    /// The peer lacks this.
-    Unsupported(String),
-    /// It failed or exited.
-    Failed(String),
-}
 
 /// A running peer. It ends when this is dropped.
 pub(crate) struct Running {

@@ -47,11 +47,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
             Err(reason) => missing.push(reason),
         }
     }
-    if args.has("--json") {
-        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
-    } else {
-        print!("{}", table::plain(&rows(&figures)));
-    }
+    print(&figures, args.has("--json"));
     if let Some(file) = args.last("--record") {
         record(Path::new(file), &figures, &missing)?;
     }
@@ -68,11 +64,24 @@ fn operations(workspace: &Workspace) -> Result<Vec<Figure>, String> {
     if !workspace.has_target("bin", program) {
         return Err(format!("{package} has no program {program}"));
     }
+    printed(workspace, &["-p", package, "--bin", program, "--", "--json"])
+}
+
+/// The figures that a program of this tree prints, which `cargo run` with these words builds and runs.
+pub(super) fn printed(workspace: &Workspace, words: &[&str]) -> Result<Vec<Figure>, String> {
     let mut command = process::cargo(&workspace.root);
-    command.args(["run", "--release", "--quiet", "-p", package, "--bin", program, "--", "--json"]);
-    let text = process::output(&mut command)?;
+    let text = process::output(command.args(["run", "--release", "--quiet"]).args(words))?;
     let figures: Vec<Figure> = text.lines().filter_map(Figure::from_json).collect();
-    if figures.is_empty() { Err(format!("{program} printed no figure")) } else { Ok(figures) }
+    if figures.is_empty() { Err(format!("{} printed no figure", words[3])) } else { Ok(figures) }
+}
+
+/// Prints figures as lines of JSON or as a table.
+pub(super) fn print(figures: &[Figure], json: bool) {
+    if json {
+        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
+    } else {
+        print!("{}", table::plain(&rows(figures)));
+    }
 }
 
 /// `cargo build -p kiln` with nothing built before. Downloads come first and are not counted.
@@ -144,7 +153,7 @@ impl Figure {
         })
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({"name": self.name, "measured": self.measured, "unit": self.unit, "target": self.target})
     }
 
@@ -157,7 +166,7 @@ impl Figure {
     }
 }
 
-pub(super) fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
+fn rows(figures: &[Figure]) -> Vec<Vec<String>> {
     let mut rows = vec![row(["figure", "measured", "target", ""])];
     for figure in figures {
         let target =

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::programs::{self, PACK, PROGRAMS, Programs};
+use super::programs::{self, Build, PACK, PROGRAMS, Programs};
 use super::{number_of, words_of};
 use crate::args::{Accepts, Args};
 use crate::process;
@@ -20,10 +20,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let only = words_of(&args, "--only").join(",");
     let programs = Programs::of(&args)?;
     if args.has(PACK) {
-        programs::announce(&programs::pack(&programs)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return programs::pack(&programs);
     }
-    let program = programs.kiln()?;
+    let program = programs.program(&Build::KILN_FOR_GPU)?;
     let mut command = process::program(&program.to_string_lossy(), Path::new("."));
     process::run(command.args(["--kernels", &rounds, &only]))?;
     Ok(ExitCode::SUCCESS)

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bench_protocol::Refusal;
+use bench_protocol::workloads::{Kind, Row};
 use serde_json::{Map, Value, json};
 
-use super::child::{Refusal, Running};
+use super::child::Running;
 use super::peer::{Peer, Skipped};
 use super::report::Report;
-use super::row::{Kind, Row};
 
 /// Warm-up repeats.
 const WARM_UP: usize = 2;
@@ -32,13 +33,6 @@ pub(crate) struct Turns {
     pub(crate) repeats: usize,
     /// Target length of a turn in milliseconds; short workloads repeat more often.
     pub(crate) milliseconds: f64,
-}
-
-impl Turns {
-    /// Turns for a comparison with other frameworks.
-    pub(crate) fn of_frameworks(repeats: usize) -> Turns {
-        Turns { rounds: 5, back_and_forth: false, repeats, milliseconds: 15.0 }
-    }
 }
 
 /// The outcome of one peer on one workload.
@@ -86,9 +80,7 @@ impl<'a> Player<'a> {
 
     /// Sends a request that is independent of workloads. Failures return the reason.
     pub(crate) fn request(&mut self, request: &str) -> Result<Value, String> {
-        self.ask(request).map_err(|refusal| match refusal {
-            Refusal::Unsupported(reason) | Refusal::Failed(reason) => reason,
-        })
+        self.ask(request).map_err(Refusal::reason)
     }
 
     fn ask(&mut self, request: &str) -> Result<Value, Refusal> {
@@ -194,6 +186,9 @@ fn turn(
 }
 
 impl Turns {
+    /// The rounds of a comparison that does not set them.
+    pub(crate) const FIXED_ROUNDS: usize = 5;
+
     /// Repeats per turn, so that all turns reach `repeats`; more for short workloads.
     fn repeats_in_one(self, ms: f64) -> usize {
         let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
@@ -305,7 +300,8 @@ mod tests {
 
     #[test]
     fn short_workloads_are_repeated_more_often() {
-        let repeats_in_turn = |repeats, ms| Turns::of_frameworks(repeats).repeats_in_one(ms);
+        let turns = Turns { rounds: 5, back_and_forth: false, repeats: 7, milliseconds: 15.0 };
+        let repeats_in_turn = |repeats, ms| Turns { repeats, ..turns }.repeats_in_one(ms);
         assert_eq!(repeats_in_turn(7, 1000.0), 2);
         assert_eq!(repeats_in_turn(7, 1.0), 15);
         assert_eq!(repeats_in_turn(7, 0.0), MOST_IN_TURN);

@@ -1,23 +1,22 @@
 //! `cargo xtask bench`: [`core`] measures compile times and the overhead of eager ops, [`plan`] whether fusion's time
-//! per op grows with a program, [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other
-//! frameworks, [`models`] with programs that run models from files, [`vulkan`] GPUs through Vulkan; [`kernels`] compares
-//! hand-written kernels with those of all vendors.
+//! per op grows with a program, [`shapes`] the cost of changing shapes; [`compare`] measures Kiln and other programs on the
+//! workloads of `bench/workloads.txt`; [`kernels`] compares hand-written kernels with those of all vendors.
 
 mod against;
 mod child;
+mod compare;
 mod core;
-mod cpu;
-mod gpu;
 mod kernels;
 mod measure;
 mod models;
 mod peer;
+mod peers;
 mod plan;
 mod programs;
 mod report;
-mod row;
 mod shapes;
-mod vulkan;
+mod turns;
+mod weights;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,23 +29,23 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "plan" => plan::run(rest),
-        Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
-        Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
         Some((kind, rest)) if kind == "kernels" => kernels::run(rest),
-        Some((kind, rest)) if kind == "models" => models::run(rest),
-        Some((kind, rest)) if kind == "vulkan" => vulkan::run(rest),
         Some((kind, rest)) if kind == "shapes" => shapes::run(rest),
-        Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
+        Some((kind, rest)) => match COMPARISONS.iter().find(|comparison| comparison.name == kind) {
+            Some(comparison) => compare::run(comparison, rest),
+            None => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
+        },
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
+
+const COMPARISONS: &[&compare::Comparison] =
+    &[&compare::CPU, &compare::GPU, &compare::MODELS, &compare::VULKAN];
 
 const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu, bench gpu, bench vulkan, \
     bench kernels and bench models";
 
 const LEAST_REPEATS: usize = 7;
-const DEFAULT_REPEATS: usize = 15;
-const MOST_REPEATS: usize = 10_000;
 /// The heading of the hand-written notes of a recorded page, which are kept.
 const NOTES: &str = "\n## Notes\n";
 
@@ -68,10 +67,6 @@ fn frameworks<'a>(names: &[&'a str], known: &[&'a str]) -> Result<Vec<&'a str>, 
             None => Ok(names.to_vec()),
         },
     }
-}
-
-fn repeats(args: &Args, default: usize) -> Result<usize, String> {
-    number_of(args, "--repeats", default, LEAST_REPEATS, MOST_REPEATS)
 }
 
 fn number_of(args: &Args, option: &str, default: usize, least: usize, most: usize) -> Result<usize, String> {

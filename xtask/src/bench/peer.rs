@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::child::{Refusal, Running};
+use super::child::Running;
 use crate::process;
 
 /// A measured program.
@@ -40,9 +40,7 @@ impl Peer {
         let mut command = process::program(&self.program.to_string_lossy(), &self.folder);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut running = Running::start(&mut command).map_err(|error| format!("{}: {error}", self.name))?;
-        let hello = running.ask("hello").map_err(|refusal| match refusal {
-            Refusal::Unsupported(reason) | Refusal::Failed(reason) => format!("{}: {reason}", self.name),
-        })?;
+        let hello = running.ask("hello").map_err(|refusal| format!("{}: {}", self.name, refusal.reason()))?;
         let version = hello["version"].as_str().unwrap_or("unknown version").to_owned();
         Ok((running, version))
     }

@@ -1,6 +1,7 @@
-//! The programs of `bench vulkan` and `bench kernels`: built here, or found in a packed folder on a machine without Rust.
+//! The Rust programs of benchmarks: built here, or found in a packed folder on a machine without Rust.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use crate::args::Args;
 use crate::bundle::{self, TAR};
@@ -11,9 +12,32 @@ use crate::workspace::Workspace;
 pub(super) const PROGRAMS: &str = "--programs";
 pub(super) const PACK: &str = "--pack";
 
-/// Kiln's program and Burn's, which are also the names of their packages.
-const KILN: &str = "bench-gpu";
-const BURN: &str = "bench-burn-gpu";
+/// A program that is built in the workspace `bench`.
+pub(super) struct Build {
+    /// The package, which is also the name of the program.
+    package: &'static str,
+    profile: &'static str,
+    /// The words of `cargo build` that choose features.
+    features: &'static [&'static str],
+    /// Whether it is built with `target-cpu=native`, as candle's documentation recommends, in a folder of its own.
+    native: bool,
+}
+
+impl Build {
+    /// Kiln's program for CPUs.
+    pub(super) const KILN: Build =
+        Build { package: "bench-kiln", profile: "release", features: &[], native: false };
+    pub(super) const KILN_FOR_GPU: Build = Build { features: &["--features", "gpu"], ..Build::KILN };
+    pub(super) const KILN_WITH_MODELS: Build = Build { features: &["--features", "models"], ..Build::KILN };
+    pub(super) const BURN: Build = Build { package: "bench-burn", native: true, ..Build::KILN };
+    pub(super) const CANDLE: Build = Build { package: "bench-candle", ..Build::BURN };
+    pub(super) const BURN_FOR_VULKAN: Build = Build {
+        package: "bench-burn",
+        profile: "packed",
+        features: &["--no-default-features", "--features", "vulkan"],
+        native: false,
+    };
+}
 
 /// Runs the packed benchmarks.
 const RUN: &str = "#!/usr/bin/env bash
@@ -25,59 +49,94 @@ kind=${1:-vulkan}
 exec \"$here/xtask\" bench \"$kind\" --programs \"$here\" \"$@\"
 ";
 
-/// Where the programs are.
-pub(super) enum Programs {
-    /// In a packed folder.
-    Packed(PathBuf),
-    /// They are built in this folder, the workspace `bench`.
-    Built(PathBuf),
+/// Where the programs are: given by options, or built in this tree.
+#[derive(Default)]
+pub(super) struct Programs {
+    /// A packed folder.
+    packed: Option<PathBuf>,
+    /// Kiln's program.
+    kiln: Option<PathBuf>,
+    /// The folder of the Python scripts.
+    scripts: Option<PathBuf>,
+    /// The workspace `bench`. A machine without Rust has none.
+    bench: Option<PathBuf>,
 }
 
 impl Programs {
-    /// The folder that the option names; without it, the programs of this tree.
+    /// The programs that the options name, and those of this tree.
     pub(super) fn of(args: &Args) -> Result<Programs, String> {
-        match args.last(PROGRAMS).map(Path::new) {
-            Some(folder) => folder.canonicalize().map(Programs::Packed).map_err(at(folder)),
-            None => Ok(Programs::Built(Workspace::load()?.root.join("bench"))),
+        let given = |option: &str| {
+            let path = args.last(option).map(Path::new);
+            path.map(|path| path.canonicalize().map_err(at(path))).transpose()
+        };
+        let mut programs = Programs {
+            packed: given(PROGRAMS)?,
+            kiln: given("--program")?,
+            scripts: given("--scripts")?,
+            bench: None,
+        };
+        if programs.packed.is_none() && (programs.kiln.is_none() || programs.scripts.is_none()) {
+            programs.bench = Some(Workspace::load()?.root.join("bench"));
         }
+        Ok(programs)
     }
 
-    /// Kiln's program.
-    pub(super) fn kiln(&self) -> Result<PathBuf, String> {
-        self.program(KILN, "release")
+    /// Those of a packed folder.
+    #[cfg(test)]
+    pub(super) fn packed(folder: PathBuf) -> Programs {
+        Programs { packed: Some(folder), ..Programs::default() }
     }
 
-    /// Burn's program.
-    pub(super) fn burn(&self) -> Result<PathBuf, String> {
-        self.program(BURN, "packed")
+    /// The folder of the Python scripts.
+    pub(super) fn scripts(&self) -> &Path {
+        let folder = self.scripts.as_ref().or(self.bench.as_ref()).or(self.packed.as_ref());
+        folder.map_or(Path::new("."), PathBuf::as_path)
     }
 
-    fn program(&self, name: &str, profile: &str) -> Result<PathBuf, String> {
-        let path = match self {
-            Programs::Packed(folder) => folder.join(name),
-            Programs::Built(bench) => {
+    /// A program: the given one, the packed one, or a new build.
+    pub(super) fn program(&self, build: &Build) -> Result<PathBuf, String> {
+        let Build { package, profile, features, native } = *build;
+        let path = match (&self.kiln, &self.packed, &self.bench) {
+            (Some(kiln), ..) if package == Build::KILN.package => kiln.clone(),
+            (_, Some(folder), _) => folder.join(package),
+            (_, _, Some(bench)) => {
+                let target = if native { "target/peers" } else { "target" };
                 let mut command = process::cargo(bench);
-                command.args(["build", "--profile", profile, "--quiet", "--target-dir", "target"]);
-                process::run(command.args(["-p", name]))?;
-                bench.join("target").join(profile).join(name)
+                command.args([
+                    "build",
+                    "--profile",
+                    profile,
+                    "--quiet",
+                    "--target-dir",
+                    target,
+                    "-p",
+                    package,
+                ]);
+                if native {
+                    command.env("RUSTFLAGS", "-C target-cpu=native");
+                }
+                process::run(command.args(features))?;
+                bench.join(target).join(profile).join(package)
             }
+            (_, None, None) => return Err(format!("{package} is neither given nor built")),
         };
         if path.is_file() { Ok(path) } else { Err(format!("there is no program {}", path.display())) }
     }
 }
 
-/// Builds the programs, and packs them with this one and a script that runs them. Returns the folder and its archive,
-/// which has its size checked.
+/// Builds the programs, and packs them with this one and a script that runs them. Prints the archive, which has its size
+/// checked.
 ///
 /// Burn's program is left out if it does not build.
-pub(super) fn pack(programs: &Programs) -> Result<(PathBuf, PathBuf), String> {
-    let Programs::Built(bench) = programs else {
+pub(super) fn pack(programs: &Programs) -> Result<ExitCode, String> {
+    let Some(bench) = &programs.bench else {
         return Err(format!("{PACK} beside {PROGRAMS}\n  hint: {PACK} builds the programs of this tree"));
     };
     let this = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
-    let mut packed = vec![("xtask", this), (KILN, programs.kiln()?)];
-    match programs.burn() {
-        Ok(path) => packed.push((BURN, path)),
+    let kiln = &Build::KILN_FOR_GPU;
+    let mut packed = vec![("xtask", this), (kiln.package, programs.program(kiln)?)];
+    match programs.program(&Build::BURN_FOR_VULKAN) {
+        Ok(path) => packed.push((Build::BURN_FOR_VULKAN.package, path)),
         Err(reason) => eprintln!("packed without Burn: {reason}"),
     }
     let folder = bench.join("target/gpu-bench");
@@ -95,16 +154,11 @@ pub(super) fn pack(programs: &Programs) -> Result<(PathBuf, PathBuf), String> {
     std::fs::write(&script, RUN).map_err(at(&script))?;
     bundle::make_executable(&script).map_err(at(&script))?;
     let archive = bundle::archive(TAR, &folder)?;
-    bundle::check_size(std::fs::metadata(&archive).map_err(at(&archive))?.len())?;
-    Ok((folder, archive))
-}
-
-/// Prints the size and the path of the archive.
-pub(super) fn announce((folder, archive): &(PathBuf, PathBuf)) -> Result<(), String> {
-    let size = std::fs::metadata(archive).map_err(at(archive))?.len();
+    let size = std::fs::metadata(&archive).map_err(at(&archive))?.len();
+    bundle::check_size(size)?;
     println!("{} in {}", bundle::mebibytes(size), archive.display());
     println!("on a machine with a GPU: {}/run.sh vulkan, or kernels", folder.display());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -113,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_packed_folder_is_not_packed_again() {
-        let programs = Programs::Packed("/nowhere".into());
+        let programs = Programs::packed("/nowhere".into());
         assert!(pack(&programs).unwrap_err().contains("--pack beside --programs"));
-        assert!(programs.kiln().unwrap_err().contains("/nowhere/bench-gpu"));
+        assert!(programs.program(&Build::KILN_FOR_GPU).unwrap_err().contains("/nowhere/bench-kiln"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Formats of measurements: lines of JSON, a table, a page.
 
+use bench_protocol::workloads::{Kind, Must, Row};
 use serde_json::{Value, json};
 
 use super::measure::{Measured, Outcome};
 use super::peer::Skipped;
-use super::row::{Kind, Must, Row};
 use super::{geometric_mean, median, number};
 use crate::table;
 
@@ -32,6 +32,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Adds the results of one workload, and prints their lines of JSON.
+    pub(crate) fn add(&mut self, row: &'static Row, outcomes: Vec<Outcome>) {
+        print!("{}", self.json_lines(row, &outcomes));
+        self.results.push((row, outcomes));
+    }
+
     /// The lines of JSON of the results of one workload.
     pub(crate) fn json_lines(&self, row: &Row, outcomes: &[Outcome]) -> String {
         let line = |(outcome, (peer, _)): (&Outcome, &(&'static str, String))| {
@@ -134,16 +140,6 @@ impl Report {
         rows
     }
 
-    /// The rows with the sizes of the workloads.
-    fn rows_with_shapes(&self) -> Vec<Vec<String>> {
-        let mut rows = self.rows();
-        let shapes = self.results.iter().map(|(row, _)| row.shape);
-        for (cells, shape) in rows.iter_mut().zip(["shape"].into_iter().chain(shapes)) {
-            cells.insert(1, shape.to_owned());
-        }
-        rows
-    }
-
     fn row(&self, row: &Row, outcomes: &[Outcome]) -> Vec<String> {
         let kiln = outcomes.first().and_then(Outcome::measured);
         let ratio = self.median_ratio(row, outcomes);
@@ -155,32 +151,12 @@ impl Report {
             self.best(outcomes, Measured::median_ms).map_or("-".to_owned(), |(peer, _)| peer.to_owned()),
         );
         cells.push(shown(ratio));
-        cells.push(match row.must {
-            Must::Ratio(ratio) => format!("{ratio:.2}"),
-            Must::RatioTo(peer, ratio) => format!("{ratio:.2} of {peer}"),
-            Must::Seconds(most) => format!("≤ {} s", number(most)),
-            Must::Nanoseconds(most) => format!("≤ {} ns", number(most)),
-        });
-        cells.push(self.verdict(row, outcomes, ratio).to_owned());
+        cells.push(must(row));
+        cells.push(verdict(row, outcomes, ratio, |peer| self.ratio_to(peer, outcomes), "met").to_owned());
         cells.push(shown(self.ratio(outcomes, Measured::min_ms)));
         cells.push(kiln.map_or(String::new(), |kiln| reached(row, kiln)));
         cells.push(share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)));
         cells
-    }
-
-    fn verdict(&self, row: &Row, outcomes: &[Outcome], ratio: Option<f64>) -> &'static str {
-        let seconds = outcomes.first().and_then(Outcome::measured).map(|kiln| kiln.median_ms() / 1e3);
-        let met = match row.must {
-            Must::Ratio(must) => ratio.map(|ratio| ratio >= must),
-            Must::RatioTo(peer, must) => self.ratio_to(peer, outcomes).map(|ratio| ratio >= must),
-            Must::Nanoseconds(most) => seconds.map(|seconds| seconds * 1e9 <= most),
-            Must::Seconds(most) => seconds.map(|seconds| seconds <= most),
-        };
-        match met {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "-",
-        }
     }
 
     /// The geometric mean of the ratios of all workloads.
@@ -260,9 +236,14 @@ impl Report {
         if let Some(mean) = self.geometric_mean(|_, outcomes| self.ratio(outcomes, Measured::min_ms)) {
             text += &format!("Geo-mean of the least times, for a machine that is not quiet: {mean:.2}.\n");
         }
-        for skipped in &self.skipped {
-            text += &format!("Skipped: {}: {}.\n", skipped.name, skipped.reason);
-        }
+        text + &self.absences("Skipped")
+    }
+
+    /// The programs that do not take part, and the failures, a line each.
+    pub(super) fn absences(&self, word: &str) -> String {
+        let skipped = self.skipped.iter();
+        let mut text: String =
+            skipped.map(|skipped| format!("{word}: {}: {}.\n", skipped.name, skipped.reason)).collect();
         for failure in self.failures() {
             text += &format!("Failed: {failure}.\n");
         }
@@ -282,19 +263,32 @@ impl Report {
 
     /// The report as a Markdown page.
     pub(crate) fn page(&self, machine: &str) -> String {
-        let versions: Vec<String> =
-            self.peers.iter().map(|(peer, version)| format!("{peer} {version}")).collect();
+        let heading =
+            format!("Median milliseconds on {}, smaller is better; ratio: best peer / Kiln.", self.place);
+        let notes = self.notes().replace('\n', "\n\n");
+        self.page_of(&heading, machine, self.rows(), &format!("{notes}\n{}", self.closing_line()))
+    }
+
+    /// A page with a table, to which the sizes of the workloads are added.
+    pub(super) fn page_of(
+        &self,
+        heading: &str,
+        machine: &str,
+        mut rows: Vec<Vec<String>>,
+        notes: &str,
+    ) -> String {
+        let shapes = ["shape"].into_iter().chain(self.results.iter().map(|(row, _)| row.shape));
+        for (cells, shape) in rows.iter_mut().zip(shapes) {
+            cells.insert(1, shape.to_owned());
+        }
+        let versions = self.peers.iter().map(|(peer, version)| format!("{peer} {version}"));
         format!(
-            "# {} benchmarks\n\nMade by `cargo xtask bench {} --record`. Median milliseconds on {}, \
-            smaller is better; ratio: best peer / Kiln. [README.md](README.md) tells what is measured and how.\n\n\
-            {machine}\nVersions: {}.\n\n{}\n{}\n{}",
+            "# {} benchmarks\n\nMade by `cargo xtask bench {} --record`. {heading} [README.md](README.md) describes \
+            the measurements.\n\n{machine}\nVersions: {}.\n\n{}\n{notes}",
             self.kind,
             self.kind.to_lowercase(),
-            self.place,
-            versions.join(", "),
-            table::markdown(&self.rows_with_shapes()),
-            self.notes().replace('\n', "\n\n"),
-            self.closing_line()
+            versions.collect::<Vec<String>>().join(", "),
+            table::markdown(&rows),
         )
     }
 }
@@ -306,6 +300,34 @@ impl Outcome {
             Outcome::Unsupported(_) | Outcome::Failed(_) => None,
         }
     }
+}
+
+/// The target of a workload.
+pub(super) fn must(row: &Row) -> String {
+    match row.must {
+        Must::Ratio(ratio) => format!("{ratio:.2}"),
+        Must::RatioTo(peer, ratio) => format!("{ratio:.2} of {peer}"),
+        Must::Seconds(most) => format!("≤ {} s", number(most)),
+        Must::Nanoseconds(most) => format!("≤ {} ns", number(most)),
+    }
+}
+
+/// `met`, or `missed`, by the ratio to the best peer and to one of them; `-` where Kiln or the peer is missing.
+pub(super) fn verdict(
+    row: &Row,
+    outcomes: &[Outcome],
+    best: Option<f64>,
+    to: impl Fn(&str) -> Option<f64>,
+    met: &'static str,
+) -> &'static str {
+    let seconds = outcomes.first().and_then(Outcome::measured).map(|kiln| kiln.median_ms() / 1e3);
+    let is_met = match row.must {
+        Must::Ratio(least) => best.map(|ratio| ratio >= least),
+        Must::RatioTo(peer, least) => to(peer).map(|ratio| ratio >= least),
+        Must::Nanoseconds(most) => seconds.map(|seconds| seconds * 1e9 <= most),
+        Must::Seconds(most) => seconds.map(|seconds| seconds <= most),
+    };
+    is_met.map_or("-", |is_met| if is_met { met } else { "missed" })
 }
 
 pub(super) fn time(row: &Row, outcome: &Outcome) -> String {
@@ -345,16 +367,15 @@ fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cpu::ROWS;
-    use super::super::row::select;
     use super::*;
+    use bench_protocol::workloads::select;
 
     fn measured(times: &[f64]) -> Outcome {
         Outcome::Measured(Measured { times: times.to_vec(), ..Measured::default() })
     }
 
     fn report(results: &[(&str, Vec<Outcome>)]) -> Report {
-        let row = |name: &str| select(ROWS, &[name]).unwrap()[0];
+        let row = |name: &str| select("cpu", &[name]).unwrap()[0];
         Report {
             kind: "CPU",
             place: "2 threads".into(),
@@ -461,7 +482,7 @@ mod tests {
         // The machine is slower by half in the second round.
         let outcomes = vec![turns(&[2.0, 3.0, 2.0], 7.0), turns(&[2.2, 3.3, 2.4], 7.001)];
         let mut report =
-            Report { results: vec![(&super::super::models::WORKLOADS[0].row, outcomes)], ..report(&[]) };
+            Report { results: vec![(select("models", &[]).unwrap()[0], outcomes)], ..report(&[]) };
         assert!(report.text().ends_with("geo-mean vs best peer: 1.10\n"), "{}", report.text());
         assert!(!report.text().contains("differ"), "{}", report.text());
         report.results[0].1[1] = turns(&[2.2], 8.0);

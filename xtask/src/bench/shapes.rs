@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::core::{Figure, rows};
+use super::core::{Figure, print, printed};
 use crate::args::{Accepts, Args};
-use crate::process;
-use crate::table;
 use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--backend"], words: false };
@@ -17,23 +15,15 @@ const PROGRAM: (&str, &str) = ("kiln-suite", "bench_shapes");
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let workspace = Workspace::load()?;
-    let text = process::output(process::cargo(&workspace.root).args(arguments(args.last("--backend"))))?;
-    let figures: Vec<Figure> = text.lines().filter_map(Figure::from_json).collect();
-    if figures.is_empty() {
-        return Err(format!("{} printed no figure", PROGRAM.1));
-    }
-    if args.has("--json") {
-        figures.iter().for_each(|figure| println!("{}", figure.to_json()));
-    } else {
-        print!("{}", table::plain(&rows(&figures)));
-    }
+    let figures = printed(&workspace, &arguments(args.last("--backend")))?;
+    print(&figures, args.has("--json"));
     Ok(if misses(&figures) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The words after `cargo`.
+/// The words after `cargo run --release --quiet`.
 fn arguments(backend: Option<&str>) -> Vec<&str> {
     let (package, program) = PROGRAM;
-    let mut words = vec!["run", "--release", "--quiet", "-p", package, "--bin", program];
+    let mut words = vec!["-p", package, "--bin", program];
     if backend == Some("cuda") {
         words.extend(["--features", "cuda"]);
     }

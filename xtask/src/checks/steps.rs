@@ -130,7 +130,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "bench",
-        about: "Kiln's parts of the CPU benchmarks compile; the other frameworks are not built",
+        about: "Kiln's program of the benchmarks compiles; the other frameworks are not built",
         can_run: always,
         run: |context, _| check_bench(context),
     },
@@ -447,7 +447,8 @@ fn has_program(context: &Context, name: &str) -> Result<(), String> {
 
 /// The benchmark is a separate workspace, which the step `tests` does not include.
 fn check_bench(context: &Context) -> Result<(), String> {
-    let packages = ["-p", "bench-kiln", "-p", "bench-models", "-p", "bench-protocol"];
+    let packages =
+        ["-p", "bench-kiln", "-p", "bench-protocol", "--features", "bench-kiln/gpu,bench-kiln/models"];
     let words = [&["check", "--all-targets"][..], &packages].concat();
     run_locked(context, "bench", &words, &mut Tally::default())
 }

@@ -1,20 +1,28 @@
 //! Convolution and pooling of images.
 
-use super::{first, normal};
-use bench_protocol::shapes::{Conv, MAXPOOL};
-use bench_protocol::{Prepared, Result, unknown};
+use super::{input, repeated};
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use kiln::Backend;
-use kiln::module::{ConvOptions, PoolOptions, conv2d, max_pool2d};
+use kiln::module::{ConvOptions, PoolOptions, conv2d};
 
-pub(crate) fn prepare<B: Backend>(workload: &str, device: &B::Device) -> Result<Prepared> {
-    let conv = Conv::named(workload).ok_or_else(|| unknown(workload))?;
-    let (x, weight) = (normal::<B, 4>(conv.input(), device), normal::<B, 4>(conv.weight(), device));
-    let options = ConvOptions::new([conv.stride; 2], [conv.padding; 2], [1; 2], conv.groups);
-    Ok(Prepared::new(move || first(&conv2d(x.clone(), weight.clone(), None, &options))))
+pub(crate) fn prepare<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let (x, weight) = (input::<B, 4>(row, "x", device)?, input::<B, 4>(row, "weight", device)?);
+    let options = options(row)?;
+    repeated(row, move || conv2d(x.clone(), weight.clone(), None, &options))
 }
 
-pub(crate) fn maxpool<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 4>(MAXPOOL, device);
-    let options = PoolOptions { stride: [2; 2], padding: [(1, 1); 2], ..PoolOptions::new([3; 2]) };
-    Prepared::new(move || first(&max_pool2d(x.clone(), &options)))
+pub(super) fn options(row: &Row) -> Result<ConvOptions<2>> {
+    let (stride, padding) = ([row.size("stride")?; 2], [row.size("padding")?; 2]);
+    Ok(ConvOptions::new(stride, padding, [1; 2], row.size("groups")?))
+}
+
+/// The windows of a pooling.
+pub(super) fn window(row: &Row) -> Result<PoolOptions<2>> {
+    let (stride, padding) = (row.size("stride")?, row.size("padding")?);
+    Ok(PoolOptions {
+        stride: [stride; 2],
+        padding: [(padding, padding); 2],
+        ..PoolOptions::new([row.size("kernel")?; 2])
+    })
 }

@@ -1,47 +1,50 @@
 //! Recurrent and attention modules.
 
-use super::training::Training;
-use super::{first, normal};
-use bench_protocol::shapes::{CAUSAL, ENCODER, RECURRENT};
+use super::training::train;
+use super::{input, normal, repeated};
+use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Result};
 use kiln::nn::attention::{MhaInput, MultiHeadAttentionConfig};
 use kiln::nn::transformer::{TransformerEncoderConfig, TransformerEncoderLayer};
 use kiln::nn::{GruConfig, LstmConfig};
 use kiln::optim::AdamWConfig;
-use kiln::{Autodiff, Backend, loss};
+use kiln::{Autodiff, Backend, DType, Tensor, loss};
 
-pub(crate) fn lstm<B: Backend>(device: &B::Device) -> Prepared {
-    let (width, layers, sequences, steps) = RECURRENT;
+pub(crate) fn lstm<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let (width, layers) = (row.size("width")?, row.size("layers")?);
     let model = LstmConfig::new(width, width, true).with_num_layers(layers).init::<B>(device);
-    let x = normal::<B, 3>([sequences, steps, width], device);
-    Prepared::new(move || first(&model.forward(x.clone(), None).0))
+    let x = sequences::<B>(row, device)?;
+    repeated(row, move || model.forward(x.clone(), None).0)
 }
 
-pub(crate) fn gru<B: Backend>(device: &B::Device) -> Prepared {
-    let (width, layers, sequences, steps) = RECURRENT;
+pub(crate) fn gru<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let (width, layers) = (row.size("width")?, row.size("layers")?);
     let model = GruConfig::new(width, width, true).with_num_layers(layers).init::<B>(device);
-    let x = normal::<B, 3>([sequences, steps, width], device);
-    Prepared::new(move || first(&model.forward(x.clone(), None).0))
+    let x = sequences::<B>(row, device)?;
+    repeated(row, move || model.forward(x.clone(), None).0)
 }
 
-pub(crate) fn causal_attention<B: Backend>(device: &B::Device) -> Prepared {
-    let (sequences, length, width, heads) = CAUSAL;
-    let model = MultiHeadAttentionConfig::new(width, heads).init::<B>(device);
-    let x = normal::<B, 3>([sequences, length, width], device);
-    Prepared::new(move || first(&model.forward(MhaInput::self_attn(x.clone()).causal()).context))
+fn sequences<B: Backend>(row: &Row, device: &B::Device) -> Result<Tensor<B, 3>> {
+    let shape = [row.size("sequences")?, row.size("steps")?, row.size("width")?];
+    Ok(normal(shape, DType::F32, device))
 }
 
-pub(crate) fn encoder_layer<B: Backend>(device: &B::Device) -> Result<Prepared> {
-    let (sequences, length, width, heads, feed_forward) = ENCODER;
-    let config = TransformerEncoderConfig::new(width, feed_forward, heads, 1).with_dropout(0.0);
-    let model: TransformerEncoderLayer<Autodiff<B>> = TransformerEncoderLayer::new(&config, device);
-    let x = normal::<Autodiff<B>, 3>([sequences, length, width], device);
-    let targets = normal::<Autodiff<B>, 3>([sequences, length, width], device);
-    let mut training = Training::new(model, AdamWConfig::new().init(), 1e-4);
-    let device = device.clone();
-    Ok(Prepared::new(move || {
-        training.step(&device, |model| {
-            loss::mse(model.forward(x.clone()), targets.clone(), loss::Reduction::Mean)
-        })
+pub(crate) fn causal_attention<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let [_, _, width] = row.sizes("x")?;
+    let model = MultiHeadAttentionConfig::new(width, row.size("heads")?).init::<B>(device);
+    let x = input::<B, 3>(row, "x", device)?;
+    repeated(row, move || model.forward(MhaInput::self_attn(x.clone()).causal()).context)
+}
+
+pub(crate) fn encoder_layer<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let [_, _, width] = row.sizes("x")?;
+    let config = TransformerEncoderConfig::new(width, row.size("feed_forward")?, row.size("heads")?, 1);
+    let model: TransformerEncoderLayer<Autodiff<B>> =
+        TransformerEncoderLayer::new(&config.with_dropout(0.0), device);
+    let (x, targets) =
+        (input::<Autodiff<B>, 3>(row, "x", device)?, input::<Autodiff<B>, 3>(row, "x", device)?);
+    let rate = row.number("learning_rate")?;
+    Ok(train(model, AdamWConfig::new().init(), rate, device, move |model| {
+        loss::mse(model.forward(x.clone()), targets.clone(), loss::Reduction::Mean)
     }))
 }

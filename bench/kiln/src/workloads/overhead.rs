@@ -2,32 +2,27 @@
 
 use super::{first, normal};
 use crate::backend::Eager;
-use bench_protocol::shapes::ADDITIONS;
+use bench_protocol::workloads::Row;
 use bench_protocol::{Prepared, Refusal, Result};
-use kiln::Backend;
+use kiln::{Backend, DType};
 use std::any::TypeId;
 
-/// On the eager backend.
-pub(crate) fn eager() -> Prepared {
-    additions::<Eager>(&Default::default())
-}
-
 /// On a backend with fusion.
-pub(crate) fn fused<B: Backend>(device: &B::Device) -> Result<Prepared> {
+pub(crate) fn fused<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepared> {
     if TypeId::of::<B>() == TypeId::of::<Eager>() {
         return Err(Refusal::Unsupported("the chosen backend is eager".to_owned()));
     }
-    Ok(additions::<B>(device))
+    additions::<B>(row, device)
 }
 
-fn additions<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 1>([1], device);
+pub(super) fn additions<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepared> {
+    let (x, count) = (normal::<B, 1>([1], DType::F32, device), row.size("count")?);
     let repeat = move || {
         let mut y = x.clone();
-        for _ in 0..ADDITIONS {
+        for _ in 0..count {
             y = y + &x;
         }
-        first(&y)
+        first(y.as_any())
     };
-    Prepared::new(repeat).with_operations(ADDITIONS)
+    Ok(Prepared::new(repeat).with_operations(count))
 }

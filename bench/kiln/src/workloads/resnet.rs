@@ -1,16 +1,18 @@
-//! Inference of ResNet-18 ([He et al. 2015](https://arxiv.org/abs/1512.03385)) with random weights.
+//! Residual networks ([He et al. 2015](https://arxiv.org/abs/1512.03385)) with random weights: ResNet-18 of pairs of
+//! convolutions, and ResNet-50 of bottlenecks.
 
 use super::{first, normal};
-use bench_protocol::Prepared;
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use kiln::module::adaptive_avg_pool2d;
 use kiln::nn::{
     BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig,
     Module,
 };
-use kiln::{Backend, Tensor, activation};
+use kiln::{Backend, DType, Tensor, activation};
 
 #[derive(Module, Clone, Debug)]
-struct ResNet<B: Backend> {
+pub(super) struct ResNet<B: Backend> {
     stem: ConvNorm<B>,
     pool: MaxPool2d,
     blocks: Vec<Block<B>>,
@@ -19,8 +21,7 @@ struct ResNet<B: Backend> {
 
 #[derive(Module, Clone, Debug)]
 struct Block<B: Backend> {
-    first: ConvNorm<B>,
-    second: ConvNorm<B>,
+    layers: Vec<ConvNorm<B>>,
     shortcut: Option<ConvNorm<B>>,
 }
 
@@ -30,43 +31,57 @@ struct ConvNorm<B: Backend> {
     norm: BatchNorm<B>,
 }
 
-pub(crate) fn infer<B: Backend>(device: &B::Device) -> Prepared {
-    let (model, image) = (ResNet::<B>::new(device), normal::<B, 4>([1, 3, 224, 224], device));
-    Prepared::new(move || first(&model.forward(image.clone())))
+pub(crate) fn infer<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepared> {
+    let (model, image) =
+        (ResNet::<B>::new(row, device)?, normal::<B, 4>(row.sizes("x")?, DType::F32, device));
+    Ok(Prepared::new(move || first(model.forward(image.clone()).as_any())))
 }
 
 impl<B: Backend> ResNet<B> {
-    fn new(device: &B::Device) -> Self {
-        let stages = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)];
-        let blocks = stages.into_iter().flat_map(|(input, output, stride)| {
-            [Block::new(input, output, stride, device), Block::new(output, output, 1, device)]
-        });
-        ResNet {
-            stem: ConvNorm::new([3, 64], 7, 2, device),
-            pool: MaxPool2dConfig::new([3, 3]).with_stride(Some([2, 2])).with_padding([1, 1]).init(),
-            blocks: blocks.collect(),
-            classes: LinearConfig::new(512, 1000).init(device),
+    pub(super) fn new(row: &Row, device: &B::Device) -> Result<Self> {
+        let expansion = row.size("expansion")?;
+        let stem = ConvNorm::new([3, 64], 7, 2, device);
+        let mut blocks = Vec::new();
+        let mut channels = 64;
+        for (stage, count) in row.sizes::<4>("blocks")?.into_iter().enumerate() {
+            for block in 0..count {
+                let stride = if block == 0 && stage > 0 { 2 } else { 1 };
+                blocks.push(Block::new(channels, 64 << stage, expansion, stride, device));
+                channels = (64 << stage) * expansion;
+            }
         }
+        Ok(ResNet {
+            stem,
+            pool: MaxPool2dConfig::new([3, 3]).with_stride(Some([2, 2])).with_padding([1, 1]).init(),
+            blocks,
+            classes: LinearConfig::new(channels, row.size("classes")?).init(device),
+        })
     }
 
-    fn forward(&self, image: Tensor<B, 4>) -> Tensor<B, 2> {
-        let x = self.pool.forward(activation::relu(self.stem.forward(image)));
+    pub(super) fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
+        let x = self.pool.forward(activation::relu(self.stem.forward(images)));
         let x = self.blocks.iter().fold(x, |x, block| block.forward(x));
         self.classes.forward(adaptive_avg_pool2d(x, [1, 1]).flatten(1, 3))
     }
 }
 
 impl<B: Backend> Block<B> {
-    fn new(input: usize, output: usize, stride: usize, device: &B::Device) -> Self {
-        Block {
-            first: ConvNorm::new([input, output], 3, stride, device),
-            second: ConvNorm::new([output, output], 3, 1, device),
-            shortcut: (stride > 1).then(|| ConvNorm::new([input, output], 1, stride, device)),
-        }
+    /// Two convolutions. With an expansion of the width, three, of which the middle one sees neighbours.
+    fn new(input: usize, width: usize, expansion: usize, stride: usize, device: &B::Device) -> Self {
+        let output = width * expansion;
+        let conv = |channels, kernel, stride| ConvNorm::new(channels, kernel, stride, device);
+        let layers = match expansion {
+            1 => vec![conv([input, width], 3, stride), conv([width, width], 3, 1)],
+            _ => {
+                vec![conv([input, width], 1, 1), conv([width, width], 3, stride), conv([width, output], 1, 1)]
+            }
+        };
+        Block { layers, shortcut: (input != output).then(|| conv([input, output], 1, stride)) }
     }
 
     fn forward(&self, x: Tensor<B, 4>) -> Tensor<B, 4> {
-        let y = self.second.forward(activation::relu(self.first.forward(x.clone())));
+        let (last, layers) = self.layers.split_last().expect("a block has layers");
+        let y = last.forward(layers.iter().fold(x.clone(), |x, layer| activation::relu(layer.forward(x))));
         let shortcut = match &self.shortcut {
             Some(shortcut) => shortcut.forward(x),
             None => x,

@@ -1,36 +1,36 @@
-//! Operations along the rows of a matrix.
+//! Operations along the rows of a matrix, and sorting.
 
-use super::{first, normal};
-use bench_protocol::Prepared;
-use bench_protocol::shapes::{POINTS, ROWS, SQUARE};
+use super::{dtype, input, repeated, repeated_all};
+use bench_protocol::workloads::Row;
+use bench_protocol::{Prepared, Result};
 use kiln::fft::{self, FftNorm};
 use kiln::module::layer_norm;
-use kiln::{Backend, Tensor, activation};
+use kiln::{Backend, DType, Tensor};
 
-pub(crate) fn softmax<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 2>(ROWS, device);
-    Prepared::new(move || first(&activation::softmax(x.clone(), 1)))
+pub(crate) fn layernorm<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let x = input::<B, 2>(row, "x", device)?;
+    let [weight, bias] = affine::<B>(x.dims()[1], dtype(row)?, device);
+    repeated(row, move || layer_norm(x.clone(), Some(weight.clone()), Some(bias.clone()), 1e-5))
 }
 
-pub(crate) fn layernorm<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 2>(ROWS, device);
-    let (weight, bias) = (Tensor::<B, 1>::ones([ROWS[1]], device), Tensor::<B, 1>::zeros([ROWS[1]], device));
-    Prepared::new(move || first(&layer_norm(x.clone(), Some(weight.clone()), Some(bias.clone()), 1e-5)))
+/// Weight and bias of a layer norm.
+pub(super) fn affine<B: Backend>(width: usize, dtype: DType, device: &B::Device) -> [Tensor<B, 1>; 2] {
+    [Tensor::ones([width], device), Tensor::zeros([width], device)].map(|x: Tensor<B, 1>| x.cast(dtype))
 }
 
-pub(crate) fn cumsum<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 2>(ROWS, device);
-    Prepared::new(move || first(&x.clone().cumsum(1)))
+/// Real FFT: real and imaginary parts are tensors of their own.
+pub(crate) fn rfft<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let x = input::<B, 2>(row, "x", device)?;
+    repeated_all(row, move || {
+        let (re, im) = fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts();
+        vec![re.into_any(), im.into_any()]
+    })
 }
 
-/// Distances between all rows of two matrices.
-pub(crate) fn cdist<B: Backend>(device: &B::Device) -> Prepared {
-    let [x, y] = [(); 2].map(|()| normal::<B, 2>(POINTS, device));
-    Prepared::new(move || first(&x.clone().cdist(y.clone(), 2.0)))
-}
-
-/// Real FFT: computes real and imaginary parts.
-pub(crate) fn rfft<B: Backend>(device: &B::Device) -> Prepared {
-    let x = normal::<B, 2>(SQUARE, device);
-    Prepared::new(move || first(&fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts().0))
+pub(crate) fn sort<B: Backend>(row: &'static Row, device: &B::Device) -> Result<Prepared> {
+    let x = input::<B, 1>(row, "x", device)?;
+    repeated_all(row, move || {
+        let (values, indices) = x.clone().sort_with_indices(0);
+        vec![values.into_any(), indices.into_any()]
+    })
 }

@@ -1,15 +1,14 @@
-//! Training of a small causal language model.
+//! Training of causal language models.
 
-use super::training::Training;
-use bench_protocol::random::Random;
-use bench_protocol::shapes::transformer::*;
+use super::training::cross_entropy;
+use bench_protocol::workloads::{Language, Row};
 use bench_protocol::{Prepared, Result};
 use kiln::nn::transformer::{
     FeedForwardActivation, TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
-use kiln::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, Module, Param};
+use kiln::nn::{AutodiffModule, Embedding, EmbeddingConfig, Linear, LinearConfig, Module, Param};
 use kiln::optim::AdamWConfig;
-use kiln::{Autodiff, Backend, Int, Tensor, loss};
+use kiln::{Autodiff, Backend, Int, Tensor};
 
 #[derive(Module, Clone, Debug)]
 struct Transformer<B: Backend> {
@@ -19,44 +18,43 @@ struct Transformer<B: Backend> {
     output: Linear<B>,
 }
 
-pub(crate) fn train<B: Backend>(device: &B::Device) -> Result<Prepared> {
-    let model = Transformer::<Autodiff<B>>::new(device);
-    let mut random = Random::new(5);
-    let mut tokens = || -> Vec<i32> {
-        let drawn = random.indices(BATCH * LENGTH, VOCABULARY as u32);
-        drawn.into_iter().map(|token| token as i32).collect()
+/// A small model.
+pub(crate) fn train<B: Backend>(row: &Row, device: &B::Device) -> Result<Prepared> {
+    let sizes = row.language()?;
+    let Language { length, vocabulary, width, .. } = sizes;
+    let model = Transformer::<Autodiff<B>> {
+        tokens: EmbeddingConfig::new(vocabulary, width).init(device),
+        positions: Param::from_tensor(Tensor::zeros([1, length, width], device)),
+        body: body(&sizes).init(device),
+        output: LinearConfig::new(width, vocabulary).init(device),
     };
-    let input = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device).reshape([BATCH, LENGTH]);
-    let targets = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device);
-    let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init();
-    let mut training = Training::new(model, optimizer, LEARNING_RATE);
-    let device = device.clone();
-    Ok(Prepared::new(move || {
-        training.step(&device, |model| {
-            loss::cross_entropy(model.forward(input.clone()), targets.clone(), &Default::default())
-        })
+    Ok(training(model, &sizes, device, |model, tokens| {
+        let x = model.tokens.forward(tokens) + model.positions.val();
+        let x = model.body.forward(TransformerEncoderInput::new(x).causal());
+        model.output.forward(x.flatten(0, 1))
     }))
 }
 
-impl<B: Backend> Transformer<B> {
-    fn new(device: &B::Device) -> Self {
-        let body = TransformerEncoderConfig::new(WIDTH, FEED_FORWARD, HEADS, LAYERS)
-            .with_dropout(0.0)
-            .with_norm_first(true)
-            .with_final_norm(true)
-            .with_activation(FeedForwardActivation::Gelu);
-        Transformer {
-            tokens: EmbeddingConfig::new(VOCABULARY, WIDTH).init(device),
-            positions: Param::from_tensor(Tensor::zeros([1, LENGTH, WIDTH], device)),
-            body: body.init(device),
-            output: LinearConfig::new(WIDTH, VOCABULARY).init(device),
-        }
-    }
+/// The layers.
+pub(super) fn body(sizes: &Language) -> TransformerEncoderConfig {
+    TransformerEncoderConfig::new(sizes.width, sizes.feed_forward, sizes.heads, sizes.layers)
+        .with_dropout(0.0)
+        .with_norm_first(true)
+        .with_final_norm(true)
+        .with_activation(FeedForwardActivation::Gelu)
+}
 
-    /// Logits of the next token, `[batch * length, vocabulary]`.
-    fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
-        let x = self.tokens.forward(tokens) + self.positions.val();
-        let x = self.body.forward(TransformerEncoderInput::new(x).causal());
-        self.output.forward(x.flatten(0, 1))
-    }
+/// Training by AdamW of a model whose logits of the next token, `[batch * length, vocabulary]`, are given.
+pub(super) fn training<B: Backend, M: AutodiffModule<Autodiff<B>> + 'static>(
+    model: M,
+    sizes: &Language,
+    device: &B::Device,
+    logits: impl Fn(&M, Tensor<Autodiff<B>, 2, Int>) -> Tensor<Autodiff<B>, 2> + 'static,
+) -> Prepared {
+    let [tokens, targets] = sizes.tokens();
+    let input = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens, device).reshape([sizes.batch, sizes.length]);
+    let optimizer = AdamWConfig::new().with_weight_decay(sizes.weight_decay).init();
+    cross_entropy(model, optimizer, sizes.learning_rate, targets, device, move |model| {
+        logits(model, input.clone())
+    })
 }
