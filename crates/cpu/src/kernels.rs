@@ -116,8 +116,8 @@ pub(crate) unsafe fn loop_angle<F: Vector1 + Map1<f64, f64>>(
         math::loops::loop1::<F>(level, x, y, n);
         (read::<f32>(x, n), written(y, n))
     };
-    if !all_within(level, x, math::GREATEST_ANGLE) {
-        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| x.abs() > math::GREATEST_ANGLE) {
+    if !all_within(level, x, math::MAX_ANGLE) {
+        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| x.abs() > math::MAX_ANGLE) {
             y.write(F::map(f64::from(*x)) as f32);
         }
     }

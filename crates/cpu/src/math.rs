@@ -23,7 +23,7 @@ const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// The magnitude up to which [`reduce_angle`] is accurate.
-pub(crate) const GREATEST_ANGLE: f32 = 524_288.0;
+pub(crate) const MAX_ANGLE: f32 = 524_288.0;
 
 /// `2^n` for `-126 <= n <= 127`.
 #[inline(always)]
@@ -251,7 +251,7 @@ pub(crate) fn erf(x: f32) -> f32 {
     if x.is_nan() { x } else { result }
 }
 
-/// The nearest multiple of π/2 to an angle, and the remainder. Accurate to rounding up to [`GREATEST_ANGLE`].
+/// The nearest multiple of π/2 to an angle, and the remainder. Accurate to rounding up to [`MAX_ANGLE`].
 #[inline(always)]
 fn reduce_angle(x: f32) -> (u32, f32) {
     /// 1.5 · 2⁵².
@@ -277,7 +277,7 @@ fn sin_cos_reduced(r: f32) -> (f32, f32) {
     (sin, cos)
 }
 
-/// Accurate up to [`GREATEST_ANGLE`].
+/// Accurate up to [`MAX_ANGLE`].
 #[inline(always)]
 pub(crate) fn sin(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);
@@ -287,7 +287,7 @@ pub(crate) fn sin(x: f32) -> f32 {
     if x == 0.0 { x } else { y }
 }
 
-/// Accurate up to [`GREATEST_ANGLE`].
+/// Accurate up to [`MAX_ANGLE`].
 #[inline(always)]
 pub(crate) fn cos(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);
@@ -296,7 +296,7 @@ pub(crate) fn cos(x: f32) -> f32 {
     f32::from_bits(y.to_bits() ^ ((n.wrapping_add(1) & 2) << 30))
 }
 
-/// Accurate up to [`GREATEST_ANGLE`].
+/// Accurate up to [`MAX_ANGLE`].
 #[inline(always)]
 pub(crate) fn tan(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);

@@ -30,7 +30,7 @@ const PROPOSALS: usize = 8;
 
 /// Matmuls with fewer multiply-adds use the first algorithm of the heuristic: timing others would cost more than it
 /// saves.
-const LEAST_TRIED: f64 = 1e6;
+const MIN_TRIED: f64 = 1e6;
 
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_TF32", false)));
 static REDUCED_SUMS: LazyLock<AtomicBool> =
@@ -343,7 +343,7 @@ fn fastest(
     queue: &dyn Fn(usize) -> core::result::Result<(), CublasError>,
 ) -> usize {
     let multiply_adds: f64 = key.sizes.iter().map(|&size| size as f64).product();
-    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || key.deterministic || !autotune() {
+    if plan.proposals.len() < 2 || multiply_adds < MIN_TRIED || key.deterministic || !autotune() {
         return 0;
     }
     stopwatch::fastest(plan.proposals.len(), stream, &|proposal| queue(proposal).is_ok())

@@ -22,7 +22,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum workspace of a plan in bytes.
-const MOST_WORKSPACE: usize = 1 << 30;
+const MAX_WORKSPACE: usize = 1 << 30;
 
 /// The maximum number of plans of a convolution, which are created in microseconds.
 const CONVOLUTION_PLANS: usize = 8;
@@ -178,7 +178,7 @@ fn prepare(task: &Task, version: usize, deterministic: bool, machine: Machine<'_
     match task {
         Task::Convolution(convolution, tf32) => {
             let bounds =
-                Bounds { most_plans: CONVOLUTION_PLANS, most_workspace: MOST_WORKSPACE, repeatable: true };
+                Bounds { most_plans: CONVOLUTION_PLANS, most_workspace: MAX_WORKSPACE, repeatable: true };
             // For `f32`, these notes mean that the factors are rounded.
             let rounding =
                 [Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS];

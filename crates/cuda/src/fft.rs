@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of plans; further transforms use no library. Plans own device memory, and graphs refer to it, so
 /// no plan is destroyed before the library is closed.
-const MOST_PLANS: usize = 256;
+const MAX_PLANS: usize = 256;
 
 type Outcome<T> = core::result::Result<T, CufftError>;
 
@@ -86,7 +86,7 @@ impl Fft {
         if let Some(plan) = plans.get(fourier) {
             return plan.clone();
         }
-        if plans.len() >= MOST_PLANS {
+        if plans.len() >= MAX_PLANS {
             return None;
         }
         // Transforms that the library rejects use a fallback.

@@ -1,6 +1,6 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
 //! masks. Neither stores the scores in memory. Block kernels compute both passes on all devices; where there are few
-//! rows, hand-written kernels split the keys. Attention without elements, or with rows longer than [`MOST_COLUMNS`], is
+//! rows, hand-written kernels split the keys. Attention without elements, or with rows longer than [`MAX_COLUMNS`], is
 //! expanded.
 
 use crate::Gpu;
@@ -25,7 +25,7 @@ const SOURCE: &str = include_str!("native/attention.cu");
 const LOG_SUM_EXP: usize = 5;
 
 /// The maximum head dim of our kernels, which hold a row in registers.
-const MOST_COLUMNS: usize = 1024;
+const MAX_COLUMNS: usize = 1024;
 
 /// The minimum number of keys per part where few queries split the keys.
 const LEAST_KEYS: usize = 32;
@@ -446,7 +446,7 @@ impl Sizes {
         let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = *self;
         let none = [batch, heads, kv_heads, queries, keys, dim, dim_v].contains(&0);
         let counts = |rows: usize| i32::try_from(rows).is_ok_and(|rows| rows <= i32::MAX / 2);
-        !none && dim.max(dim_v) <= MOST_COLUMNS && counts(keys) && counts(self.group() * queries)
+        !none && dim.max(dim_v) <= MAX_COLUMNS && counts(keys) && counts(self.group() * queries)
     }
 
     /// The tile for a number of rows.

@@ -35,7 +35,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The maximum number of blocks of a loop over points; threads loop over several points if there are more.
-const MOST_BLOCKS: usize = 1 << 16;
+const MAX_BLOCKS: usize = 1 << 16;
 
 /// The name of a block kernel and the parameters of the function that builds it: equal keys have equal kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ impl<D: Driver> Gpu<D> {
         }
         let loaded = self.block_kernel(&key, build)?;
         let threads = loaded.threads as usize;
-        let blocks = points.div_ceil(threads).min(MOST_BLOCKS);
+        let blocks = points.div_ceil(threads).min(MAX_BLOCKS);
         let language = &self.driver.info().language;
         // A thread adds the number of all threads to its last point.
         if language.dialect == Dialect::Wgsl && i32::try_from(points + blocks * threads).is_err() {

@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::block::fourier::GREATEST_RADIX;
+use crate::block::fourier::MAX_RADIX;
 use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, THREADS, length};
@@ -427,7 +427,7 @@ fn capacity(dtype: DType) -> usize {
 /// Whether all prime factors of a length have radix passes.
 fn is_smooth(length: usize) -> bool {
     let mut rest = length;
-    for prime in 2..=GREATEST_RADIX {
+    for prime in 2..=MAX_RADIX {
         while rest > 1 && rest.is_multiple_of(prime) {
             rest /= prime;
         }
@@ -439,7 +439,7 @@ fn is_smooth(length: usize) -> bool {
 fn passes(length: usize) -> String {
     let (mut left, mut done) = (length, 1);
     let mut text = String::new();
-    for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
+    for radix in [8, 4].into_iter().chain(2..=MAX_RADIX) {
         while left > 1 && left.is_multiple_of(radix) {
             left /= radix;
             text += &format!("kiln_pass<{radix}, {left}, {done}>(a, roots, load); ");

@@ -22,7 +22,7 @@ pub(crate) const MOST_SUMS: usize = 4096;
 
 /// Limits on the number of blocks with their own sums: fewer leave a device idle, more do not run faster.
 const FEWEST_BLOCKS: usize = 32;
-const MOST_BLOCKS: usize = 512;
+const MAX_BLOCKS: usize = 512;
 
 /// The extents of the axes before, along and after the indexed axis.
 pub(crate) struct AxisExtents {
@@ -440,7 +440,7 @@ fn blocks_of_sums(mode: UpdateMode, sides: &AxisExtents, total: usize) -> Option
     let is_small = sides.before * sides.after == 1 && (1..=MOST_SUMS).contains(&sides.length);
     // Each block adds one sum per indexed position to the tensor.
     let blocks = total / (4 * sides.length.max(1));
-    (mode == UpdateMode::Add && is_small && blocks >= FEWEST_BLOCKS).then_some(blocks.min(MOST_BLOCKS))
+    (mode == UpdateMode::Add && is_small && blocks >= FEWEST_BLOCKS).then_some(blocks.min(MAX_BLOCKS))
 }
 
 /// The dtype in which elements are combined: 4 or 8 bytes wide, for which devices have atomics.

@@ -19,7 +19,7 @@ pub(crate) const THREADS: u32 = 256;
 const FEWEST_THREADS: u32 = 64;
 
 /// The maximum number of blocks; their threads loop over several points if there are more.
-const MOST_BLOCKS: usize = 1 << 16;
+const MAX_BLOCKS: usize = 1 << 16;
 
 /// A source with its macro definitions.
 pub(crate) struct Native {
@@ -180,7 +180,7 @@ fn grid(points: usize, multiprocessors: usize) -> Grid {
     while threads > FEWEST_THREADS && points.div_ceil(threads as usize) < multiprocessors {
         threads /= 2;
     }
-    Grid { blocks: points.div_ceil(threads as usize).min(MOST_BLOCKS), threads }
+    Grid { blocks: points.div_ceil(threads as usize).min(MAX_BLOCKS), threads }
 }
 
 /// A length as a kernel argument.
@@ -220,6 +220,6 @@ mod tests {
         assert_eq!(grid(1 << 20, 132), Grid { blocks: 4096, threads: 256 });
         assert_eq!(grid(132 * 128, 132), Grid { blocks: 132, threads: 128 });
         assert_eq!(grid(1, 132), Grid { blocks: 1, threads: 64 });
-        assert_eq!(grid(usize::MAX, 132), Grid { blocks: MOST_BLOCKS, threads: 256 });
+        assert_eq!(grid(usize::MAX, 132), Grid { blocks: MAX_BLOCKS, threads: 256 });
     }
 }

@@ -25,7 +25,7 @@ const PROGRAMS: &str = "tests/compile_fail";
 /// Stands for the workspace's folder in the expected output.
 const WORKSPACE: &str = "$WORKSPACE";
 /// Minimum number of programs, so that none is lost unnoticed.
-const FEWEST: usize = 7;
+const MIN_PROGRAMS: usize = 7;
 /// Marks a line with an error.
 const MARK: &str = "// ERROR";
 /// A program that compiles with each library that the others can be tested with.
@@ -39,7 +39,7 @@ fn mistakes_are_reported() {
     let compiler = Compiler::find();
     let update = env::var_os("UPDATE_EXPECT").is_some_and(|value| value == "1");
     let programs = programs();
-    assert!(programs.len() >= FEWEST, "only {} programs", programs.len());
+    assert!(programs.len() >= MIN_PROGRAMS, "only {} programs", programs.len());
     let problems: Vec<String> =
         programs.iter().filter_map(|program| compiler.check(program, update).err()).collect();
     assert!(

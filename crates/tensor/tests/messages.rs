@@ -28,7 +28,7 @@ use kiln_backends::{Flex, FlexDevice};
 use kiln_tensor::{Bool, Int, Result, Tensor};
 
 /// Minimum number of cases, so that none is lost unnoticed.
-const FEWEST: usize = 170;
+const MIN_CASES: usize = 170;
 
 const DEVICE: FlexDevice = FlexDevice;
 
@@ -107,7 +107,7 @@ fn messages() {
     ];
     panic::set_hook(Box::new(move |info| hook(info)));
     let count: usize = families.iter().map(|(_, cases)| cases.len()).sum();
-    assert!(count >= FEWEST, "{count} wrong calls are fewer than {FEWEST}");
+    assert!(count >= MIN_CASES, "{count} wrong calls are fewer than {MIN_CASES}");
     let problems: Vec<String> = families.iter().flat_map(|(_, cases)| cases).filter_map(problem).collect();
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     compare(&printed(&families));

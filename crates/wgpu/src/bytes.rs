@@ -12,7 +12,7 @@ pub(crate) const SOURCE: &str = include_str!("bytes.wgsl");
 const THREADS: usize = 256;
 
 /// The maximum number of blocks of a fill; threads loop over the words of larger ones.
-const MOST_BLOCKS: usize = 1 << 12;
+const MAX_BLOCKS: usize = 1 << 12;
 
 /// The entry point of [`SOURCE`].
 pub(crate) fn entry() -> Entry {
@@ -74,7 +74,7 @@ impl Fill {
             let bytes = (size - start).min(bounds.binding_bytes / 4 * 4);
             let skipped = (byte - start) / 4;
             let count = (self.count - done).min(bytes / 4 - skipped);
-            let blocks = count.div_ceil(THREADS).min(MOST_BLOCKS).min(bounds.workgroups);
+            let blocks = count.div_ceil(THREADS).min(MAX_BLOCKS).min(bounds.workgroups);
             let first_mask = if done == 0 { self.masks[0] } else { u32::MAX };
             let last_mask = if done + count == self.count { self.masks[1] } else { u32::MAX };
             let words: SmallVec<[u32; 32]> =

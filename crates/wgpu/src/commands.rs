@@ -4,7 +4,7 @@ use crate::failure::scoped;
 use std::mem;
 
 /// The maximum number of launches in one submission.
-const MOST_LAUNCHES: usize = 64;
+const MAX_LAUNCHES: usize = 64;
 
 /// The bytes of the uniform buffer, which holds the words of the launches of one submission.
 pub(crate) const UNIFORM_BYTES: usize = 64 << 10;
@@ -64,7 +64,7 @@ impl Commands {
         let offset = self.words.len().next_multiple_of(alignment);
         // A uniform of WGSL is an array of four words.
         let end = offset + (4 * words.len()).next_multiple_of(16);
-        if end > UNIFORM_BYTES || self.launches >= MOST_LAUNCHES {
+        if end > UNIFORM_BYTES || self.launches >= MAX_LAUNCHES {
             return None;
         }
         self.words.resize(offset, 0);

@@ -2,7 +2,7 @@
 
 use crate::arguments::Bounds;
 use crate::device::{Api, WgpuDevice};
-use crate::options::LEAST_BINDING_BYTES;
+use crate::options::MIN_BINDING_BYTES;
 use kiln_gpu::DeviceInfo;
 use kiln_gpu::driver::CooperativeMatrix;
 use kiln_ir::{DType, DTypeSet};
@@ -52,10 +52,10 @@ pub(crate) fn bounds(name: &str, limits: &wgpu::Limits, binding_bytes: usize) ->
     }
 }
 
-/// The maximum number of bytes of a binding: that of the device, or a smaller one, of at least [`LEAST_BINDING_BYTES`].
+/// The maximum number of bytes of a binding: that of the device, or a smaller one, of at least [`MIN_BINDING_BYTES`].
 pub(crate) fn binding_bytes(limits: &wgpu::Limits, most: Option<u64>) -> usize {
     let of_device = limits.max_storage_buffer_binding_size;
-    let bytes = most.map_or(of_device, |most| of_device.min(most.max(LEAST_BINDING_BYTES)));
+    let bytes = most.map_or(of_device, |most| of_device.min(most.max(MIN_BINDING_BYTES)));
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -14,7 +14,7 @@ pub enum Profile {
 }
 
 /// The least limit on the bytes of a binding: the alignment of bindings that every device accepts.
-pub(crate) const LEAST_BINDING_BYTES: u64 = 256;
+pub(crate) const MIN_BINDING_BYTES: u64 = 256;
 
 /// Settings of a device.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Default for WgpuOptions {
             _ => None,
         };
         let profile = kiln_ir::setting("KILN_WGPU_LIMITS", "`adapter` or `webgpu`", parse);
-        let bytes = |text: &str| text.parse::<u64>().ok().filter(|bytes| *bytes >= LEAST_BINDING_BYTES);
+        let bytes = |text: &str| text.parse::<u64>().ok().filter(|bytes| *bytes >= MIN_BINDING_BYTES);
         let binding_bytes =
             kiln_ir::setting("KILN_WGPU_BINDING_BYTES", "a number of bytes, at least 256", bytes);
         WgpuOptions {

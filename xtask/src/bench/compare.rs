@@ -13,16 +13,16 @@ use super::peers::{self, Contender, Peers, Program, named};
 use super::programs::{self, Build, PACK, PROGRAMS, Programs};
 use super::report::Report;
 use super::{
-    LEAST_REPEATS, Scratch, against, frameworks, machine, number_of, turns, with_notes, words_of, write,
+    MIN_REPEATS, Scratch, against, frameworks, machine, number_of, turns, with_notes, words_of, write,
 };
 use crate::args::{Accepts, Args};
 use crate::process;
 
 const DEFAULT_REPEATS: usize = 15;
-const MOST_REPEATS: usize = 10_000;
-const MOST_ROUNDS: usize = 1000;
-const MOST_THREADS: usize = 1024;
-const MOST_LIMIT: usize = 1_000_000;
+const MAX_REPEATS: usize = 10_000;
+const MAX_ROUNDS: usize = 1000;
+const MAX_THREADS: usize = 1024;
+const MAX_LIMIT: usize = 1_000_000;
 
 /// Leaves out the first steps of fresh processes.
 const NO_FIRST_STEP: &str = "--no-first-step";
@@ -114,7 +114,7 @@ pub(crate) const VULKAN: Comparison = Comparison {
     other_tree: GPU.other_tree,
     peers: peers::VULKAN_PEERS,
     threads: None,
-    repeats: Some(LEAST_REPEATS),
+    repeats: Some(MIN_REPEATS),
     rounds: Some(9),
     milliseconds: 40.0,
     caches: &[
@@ -268,14 +268,14 @@ impl<'a> Options<'a> {
         let mut known: Vec<&str> = comparison.peers.iter().map(|peer| peer.option).collect();
         known.dedup();
         let number = |option, default, least, most| number_of(args, option, default, least, most);
-        let threads = comparison.threads.map(|default| number("--threads", default(), 1, MOST_THREADS));
+        let threads = comparison.threads.map(|default| number("--threads", default(), 1, MAX_THREADS));
         let rounds =
-            comparison.rounds.map(|default| number("--rounds", default, 1, MOST_ROUNDS)).transpose()?;
+            comparison.rounds.map(|default| number("--rounds", default, 1, MAX_ROUNDS)).transpose()?;
         let repeats =
-            comparison.repeats.map(|default| number("--repeats", default, LEAST_REPEATS, MOST_REPEATS));
+            comparison.repeats.map(|default| number("--repeats", default, MIN_REPEATS, MAX_REPEATS));
         // Limits are given by options in integers; there is no default per device.
         let limit = |option: &str| -> Result<Option<f64>, String> {
-            let given = args.last(option).map(|_| number_of(args, option, 1, 1, MOST_LIMIT)).transpose()?;
+            let given = args.last(option).map(|_| number_of(args, option, 1, 1, MAX_LIMIT)).transpose()?;
             Ok(given.map(|limit| limit as f64))
         };
         let rounds_in_all = rounds.unwrap_or(Turns::FIXED_ROUNDS);

@@ -11,12 +11,12 @@ use crate::process;
 const ACCEPTS: Accepts = Accepts { flags: &[PACK], options: &["--only", "--rounds", PROGRAMS], words: false };
 
 const DEFAULT_ROUNDS: usize = 9;
-const MOST_ROUNDS: usize = 1000;
+const MAX_ROUNDS: usize = 1000;
 
 /// `cargo xtask bench kernels`: fails if a workload fails. Ratios have no target.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
-    let rounds = number_of(&args, "--rounds", DEFAULT_ROUNDS, 1, MOST_ROUNDS)?.to_string();
+    let rounds = number_of(&args, "--rounds", DEFAULT_ROUNDS, 1, MAX_ROUNDS)?.to_string();
     let only = words_of(&args, "--only").join(",");
     let programs = Programs::of(&args)?;
     if args.has(PACK) {

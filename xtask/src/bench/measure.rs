@@ -13,7 +13,7 @@ use super::report::Report;
 /// Warm-up repeats.
 const WARM_UP: usize = 2;
 /// Maximum repeats per turn.
-const MOST_IN_TURN: usize = 40;
+const MAX_IN_TURN: usize = 40;
 /// Pause between turns, so that the threads of the previous peer sleep: OpenMP threads spin for about 10 ms.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A turn of a workload shorter than this, in milliseconds, begins with an uncounted repeat: caches hold data of the
@@ -98,7 +98,7 @@ impl<'a> Player<'a> {
     /// The overhead of an addition with fusion, in nanoseconds.
     fn fused_overhead(&mut self) -> Option<f64> {
         self.ask("prepare op_overhead_fused").ok()?;
-        let answer = self.ask(&format!("run {MOST_IN_TURN}")).ok()?;
+        let answer = self.ask(&format!("run {MAX_IN_TURN}")).ok()?;
         let times = numbers(&answer["ms"]);
         (!times.is_empty()).then(|| super::median(times) * 1e6)
     }
@@ -191,7 +191,7 @@ impl Turns {
 
     /// Repeats per turn, so that all turns reach `repeats`; more for short workloads.
     fn repeats_in_one(self, ms: f64) -> usize {
-        let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
+        let enough = (self.milliseconds / ms.max(1e-6)).min(MAX_IN_TURN as f64) as usize;
         self.repeats.div_ceil(self.rounds).max(enough)
     }
 }
@@ -304,7 +304,7 @@ mod tests {
         let repeats_in_turn = |repeats, ms| Turns { repeats, ..turns }.repeats_in_one(ms);
         assert_eq!(repeats_in_turn(7, 1000.0), 2);
         assert_eq!(repeats_in_turn(7, 1.0), 15);
-        assert_eq!(repeats_in_turn(7, 0.0), MOST_IN_TURN);
+        assert_eq!(repeats_in_turn(7, 0.0), MAX_IN_TURN);
         assert_eq!(repeats_in_turn(400, 1.0), 80);
     }
 

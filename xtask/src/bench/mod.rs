@@ -45,7 +45,7 @@ const COMPARISONS: &[&compare::Comparison] =
 const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu, bench gpu, bench vulkan, \
     bench kernels and bench models";
 
-const LEAST_REPEATS: usize = 7;
+const MIN_REPEATS: usize = 7;
 /// The heading of the hand-written notes of a recorded page, which are kept.
 const NOTES: &str = "\n## Notes\n";
 

@@ -12,7 +12,7 @@ use crate::table;
 type Statistic = fn(&Measured) -> f64;
 
 /// The relative difference of the results of models, above which it is told.
-const MOST_DIFFERENCE: f64 = 1e-3;
+const MAX_DIFFERENCE: f64 = 1e-3;
 
 /// All measurements. Outcomes are in the order of `peers`; Kiln is first.
 pub(crate) struct Report {
@@ -216,7 +216,7 @@ impl Report {
                 })
                 .collect();
             let Some((_, expected)) = values.first().copied() else { continue };
-            if values.iter().any(|(_, value)| (value - expected).abs() > MOST_DIFFERENCE * expected.abs()) {
+            if values.iter().any(|(_, value)| (value - expected).abs() > MAX_DIFFERENCE * expected.abs()) {
                 let told: Vec<String> =
                     values.iter().map(|(peer, value)| format!("{peer} {value}")).collect();
                 text += &format!("Results of {} differ: {}.\n", row.name, told.join(", "));

@@ -15,7 +15,7 @@ use crate::process::{self, at};
 use crate::workspace::Workspace;
 
 /// Folders whose sources the check does not compile.
-const NOT_COPIED: &[&str] = &["filetests/", "book/", "docs/", "bench/"];
+const NOT_COPIED: &[&str] = &["filetests/", "book/", "docs/"];
 
 /// Packages that depend on all crates with matches over ops or functions, except the engines over candle and LibTorch:
 /// these libraries take minutes to compile.

@@ -15,7 +15,7 @@ const WARM_UP: usize = 2;
 
 /// Milliseconds of a turn, and the maximum number of its repeats.
 const TURN: f64 = 30.0;
-const MOST_IN_TURN: usize = 40;
+const MAX_IN_TURN: usize = 40;
 
 /// One side of a row: its work, the repeats of a turn, and the median of each turn in milliseconds.
 struct Side {
@@ -87,7 +87,7 @@ fn side(row: &'static Row, device: GpuDevice) -> Result<Side> {
     let start = Instant::now();
     work()?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
-    let repeats = ((TURN / ms.max(1e-3)) as usize).clamp(1, MOST_IN_TURN);
+    let repeats = ((TURN / ms.max(1e-3)) as usize).clamp(1, MAX_IN_TURN);
     Ok(Side { work, repeats, turns: Vec::new() })
 }
 

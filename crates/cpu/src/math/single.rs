@@ -132,7 +132,7 @@ pub(crate) fn erf<V: Single>(x: V) -> V {
 const QUARTER: [f32; 3] = [FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15];
 
 /// The nearest multiple of π/2 to an angle, in the lowest bits, and the remainder. Accurate to rounding up to
-/// [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// [`MAX_ANGLE`](super::MAX_ANGLE).
 #[inline(always)]
 fn reduce_angle<V: Single>(x: V) -> (V, V) {
     let shifted = x.mul_add(V::splat(FRAC_2_PI), V::splat(ROUND));
@@ -156,7 +156,7 @@ fn is_odd<V: Single>(bits: V) -> V::Mask {
     bits.bits_left::<31>().bits_or(V::splat(1.0)).lt(V::splat(0.0))
 }
 
-/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`MAX_ANGLE`](super::MAX_ANGLE).
 #[inline(always)]
 pub(crate) fn sin<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);
@@ -165,7 +165,7 @@ pub(crate) fn sin<V: Single>(x: V) -> V {
     V::select(x.eq(V::splat(0.0)), x, y)
 }
 
-/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`MAX_ANGLE`](super::MAX_ANGLE).
 #[inline(always)]
 pub(crate) fn cos<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);
@@ -174,7 +174,7 @@ pub(crate) fn cos<V: Single>(x: V) -> V {
     V::select(is_odd(n), sin, cos).bits_xor(next.bits_right::<1>().bits_left::<31>())
 }
 
-/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`MAX_ANGLE`](super::MAX_ANGLE).
 #[inline(always)]
 pub(crate) fn tan<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);

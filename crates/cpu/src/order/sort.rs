@@ -179,7 +179,7 @@ impl Sort<'_> {
     unsafe fn shared<T: Ordered, E: Entry>(&self, x: Shared<T>, start: [isize; 3]) -> Result<()> {
         let pool = &self.cpu.pool;
         let line = Shared::new(x.get().wrapping_offset(start[0]));
-        if self.is_few() && self.k <= select::GREATEST_SHARE {
+        if self.is_few() && self.k <= select::MAX_SHARE {
             // SAFETY: as the caller promises.
             unsafe {
                 let entries = self.select_shared::<T, E>(line);

@@ -11,7 +11,7 @@ use kiln_gpu::driver::{Attention, AttentionPass};
 use kiln_ir::DType;
 
 /// The first version whose engines support this module's graphs.
-const LEAST_VERSION: usize = 91_100;
+const MIN_VERSION: usize = 91_100;
 
 /// Up to this version, gradients are wrong if the last keys do not fill a tile.
 const LAST_WITH_WHOLE_TILES: usize = 91_500;
@@ -20,7 +20,7 @@ const LAST_WITH_WHOLE_TILES: usize = 91_500;
 const TILE: usize = 128;
 
 /// The maximum head dim of queries, keys and values.
-const MOST_COLUMNS: usize = 256;
+const MAX_COLUMNS: usize = 256;
 
 /// Head dims must be multiples of this many elements: 16 bytes.
 const COLUMNS: usize = 8;
@@ -59,11 +59,11 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
         | DType::U8
         | DType::Bool => return refused("attention is only fused for floats of 16 bits"),
     };
-    if version < LEAST_VERSION {
+    if version < MIN_VERSION {
         return refused("the version is too old");
     }
     let Attention { dim, dim_v, queries, keys, causal, .. } = *attention;
-    let fits = |columns: usize| columns <= MOST_COLUMNS && columns.is_multiple_of(COLUMNS);
+    let fits = |columns: usize| columns <= MAX_COLUMNS && columns.is_multiple_of(COLUMNS);
     if !fits(dim) || !fits(dim_v) {
         return refused("the head dims are not supported");
     }

@@ -26,7 +26,7 @@ const THREADS: usize = SIDE * SIDE;
 const PITCH: usize = SIDE + 1;
 
 /// The most columns per thread that shared memory holds at a time for weighted sums.
-const MOST_COLUMNS: usize = 4;
+const MAX_COLUMNS: usize = 4;
 
 /// The maximum number of 32-bit sums per thread for which a tile has more than 16 rows.
 const MOST_SUMS: usize = 32;
@@ -89,7 +89,7 @@ impl Tile {
 
     /// Elements of shared memory for rows of the operands.
     fn part_elements(self) -> usize {
-        ((self.rows() + self.others()) * PITCH).max(SIDE * SIDE * MOST_COLUMNS)
+        ((self.rows() + self.others()) * PITCH).max(SIDE * SIDE * MAX_COLUMNS)
     }
 
     /// Elements from one row of weights to the next.

@@ -8,7 +8,7 @@ use kiln_kernel::block::{Array, BlockKernel, Buffer, Builder, Expression, consta
 const THREADS: u32 = 256;
 
 /// The greatest radix of a pass. Lengths with a greater prime factor have no passes.
-pub(crate) const GREATEST_RADIX: usize = 31;
+pub(crate) const MAX_RADIX: usize = 31;
 
 /// Arrays of a line in shared memory: both parts, before and after a pass.
 pub(crate) const ARRAYS: usize = 4;
@@ -111,7 +111,7 @@ impl Shared {
 fn radices(length: usize) -> Vec<usize> {
     let mut left = length;
     let mut all = Vec::new();
-    for radix in core::iter::once(4).chain(2..=GREATEST_RADIX) {
+    for radix in core::iter::once(4).chain(2..=MAX_RADIX) {
         while left > 1 && left.is_multiple_of(radix) {
             left /= radix;
             all.push(radix);

@@ -12,7 +12,7 @@ use kiln_ir::{AttentionSpec, Result, TensorType};
 const UNITS: usize = 16;
 
 /// The maximum number of parts of the queries or keys of one head; each part has its own gradient buffers.
-const GREATEST_CUT: usize = 8;
+const MAX_CUT: usize = 8;
 
 /// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
@@ -68,7 +68,7 @@ struct Partition {
 impl Partition {
     fn of<T: Score>(problem: &Problem<T>) -> Partition {
         let heads = (problem.batch * problem.kv_heads).max(1);
-        let most = |units: usize, parts: usize| UNITS.div_ceil(units).min(parts).clamp(1, GREATEST_CUT);
+        let most = |units: usize, parts: usize| UNITS.div_ceil(units).min(parts).clamp(1, MAX_CUT);
         let keys = most(heads, problem.keys.div_ceil(2 * KEYS));
         Partition { keys, queries: most(heads * keys, problem.blocks()) }
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::f64::consts::TAU;
 
 /// The greatest prime factor of the mixed-radix algorithm; a pass costs the square of its radix.
-const GREATEST_RADIX: usize = 31;
+const MAX_RADIX: usize = 31;
 
 /// The plan for lines of one length, with a negative exponent.
 pub(super) struct Plan<T> {
@@ -33,7 +33,7 @@ struct Pass {
 fn radices(length: usize) -> Option<Vec<usize>> {
     let mut rest = length;
     let mut radices = Vec::new();
-    for radix in [8, 4].into_iter().chain(2..=GREATEST_RADIX) {
+    for radix in [8, 4].into_iter().chain(2..=MAX_RADIX) {
         while rest > 1 && rest.is_multiple_of(radix) {
             radices.push(radix);
             rest /= radix;
@@ -203,8 +203,7 @@ impl Pass {
                     let from = x.add(p * wide + q * row);
                     let to = y.add(p * radix * wide + q * row);
                     let first = Complex::load::<T, S>(from);
-                    let (mut sums, mut differences) =
-                        ([zero; GREATEST_RADIX / 2 + 1], [zero; GREATEST_RADIX / 2 + 1]);
+                    let (mut sums, mut differences) = ([zero; MAX_RADIX / 2 + 1], [zero; MAX_RADIX / 2 + 1]);
                     let mut total = first;
                     for u in 1..=radix / 2 {
                         let a = Complex::load::<T, S>(from.add(u * self.left * wide));

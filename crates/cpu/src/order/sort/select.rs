@@ -12,7 +12,7 @@ use core::ops::Range;
 const PART: usize = 1 << 16;
 
 /// The maximum `k` for which each part of a line is searched separately.
-pub(super) const GREATEST_SHARE: usize = PART / 8;
+pub(super) const MAX_SHARE: usize = PART / 8;
 
 /// Elements that are skipped together if none of them can be among the first.
 const BLOCK: usize = 256;

@@ -1,7 +1,7 @@
 //! The parts that the kernels of attention share: the matrices of a head, and products of their tiles.
 
 use super::super::contraction::zero;
-use super::{Form, MOST_COLUMNS, PITCH, SIDE};
+use super::{Form, MAX_COLUMNS, PITCH, SIDE};
 use kiln_ir::{Binary, DType};
 use kiln_kernel::block::{Array, Buffer, Builder, Expression, Variable, index, select};
 
@@ -289,7 +289,7 @@ impl Problem {
     pub(super) fn add_weighted(&self, k: &Builder, others: &Rows<'_>, sums: &[Variable]) {
         let columns = others.columns.div_ceil(SIDE);
         // Parts of equal size.
-        let most = columns.div_ceil(columns.div_ceil(MOST_COLUMNS));
+        let most = columns.div_ceil(columns.div_ceil(MAX_COLUMNS));
         for number in 0..others.rows.len() {
             for first in (0..columns).step_by(most) {
                 let count = most.min(columns - first);
