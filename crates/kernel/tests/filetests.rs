@@ -5,8 +5,8 @@
 //! * `; test kernel`: kernel and launch of the whole program, for contiguous operands;
 //! * `; test kernel-refused`: which instruction cannot join the region, and why;
 //! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
-//!   `wgsl-64` is WGSL with the dtypes of 64 bits. `; test print cuda hip` prints both: where a line differs in HIP, the
-//!   HIP line follows after `// hip: `. `// uses:` names the helper functions at that place of the source; their
+//!   `wgsl-64` is WGSL with the dtypes of 64 bits. `; test print cuda hip` prints both: where the HIP line is not the CUDA
+//!   line with [HIP's spelling](hip_spelling), it follows after `// hip: `. `// uses:` names the helper functions at that place of the source; their
 //!   definitions are in `filetests/kernel/helpers.*`;
 //! * `; test print-refused wgsl`: the features that the language lacks.
 //!
@@ -180,9 +180,25 @@ fn with_language(text: &str, language: &str, other: &str) -> Result<String, Stri
         return Err(format!("{language} has other lines, so that it needs a file of its own:\n{other}"));
     }
     let line = |(line, other): (&str, &str)| {
-        if line == other { format!("{line}\n") } else { format!("{line}\n// {language}: {other}\n") }
+        let is_known = line == other || (language == "hip" && hip_spelling(line) == other);
+        if is_known { format!("{line}\n") } else { format!("{line}\n// {language}: {other}\n") }
     };
     Ok(text.lines().zip(other.lines()).map(line).collect())
+}
+
+/// A CUDA line with HIP's shuffles, which have a width instead of a mask, and launch bounds, which have no second number.
+fn hip_spelling(line: &str) -> String {
+    let shuffles =
+        line.split("__shfl_xor_sync(0xffffffffu, ").enumerate().map(|(number, part)| match number {
+            0 => part.to_owned(),
+            _ => format!("__shfl_xor({}", part.replacen(')', ", 32)", 1)),
+        });
+    let line: String = shuffles.collect();
+    let bounds = line.split_once("__launch_bounds__(").and_then(|(before, bounds)| {
+        let (bounds, after) = bounds.split_once(')')?;
+        Some(format!("{before}__launch_bounds__({}){after}", bounds.split_once(',')?.0))
+    });
+    bounds.unwrap_or(line)
 }
 
 /// The target of a language. `wgsl-64` has the dtypes of 64 bits, `wgsl` has not, like WebGPU.
