@@ -151,7 +151,7 @@ fn an_invalid_image_is_an_error_that_names_it() {
 fn tensorboard_reads_the_files() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tensorboard.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/event_files.py");
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     assert!(Command::new(python).arg(script).arg(folder.path()).status().unwrap().success());
 }

@@ -1,6 +1,6 @@
 """Checks the event files of tests/loggers_tensorboard.rs as TensorBoard reads them.
 
-    python3 crates/train/tests/tensorboard.py FOLDER
+    python3 crates/train/tests/event_files.py FOLDER
 """
 
 import io
