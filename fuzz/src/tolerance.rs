@@ -16,8 +16,8 @@
 use crate::random::Random;
 use crate::trace::{HostOperand, run_on};
 use kiln_ir::{
-    AttentionSpec, Binary, DType, Effort, Elements, Fact, FftKind, Op, OpClass, OpKind, PoolSpec, Reduction,
-    Scalar, Shape, TensorData, UpdateMode,
+    AttentionSpec, Binary, DType, Effort, Elements, Fact, FftKind, Op, OpClass, OpKind, PoolKind, PoolSpec,
+    RandomKind, Reduction, Scalar, Shape, TensorData, Unary, UpdateMode,
 };
 use kiln_suite::case::Tolerance;
 use kiln_suite::compare;
@@ -108,9 +108,9 @@ const SUM: Fact<Rule> = Fact::Fixed(Rule::Sum);
 /// The rules of kinds. The others are measured.
 const RULES: [(OpKind, Fact<Rule>); 28] = [
     (OpKind::Iota, EXACT),
-    (OpKind::Random, Fact::By(named)),
-    (OpKind::Unary, Fact::By(named)),
-    (OpKind::Binary, Fact::By(named)),
+    (OpKind::Random, Fact::By(random)),
+    (OpKind::Unary, Fact::By(function)),
+    (OpKind::Binary, Fact::By(function)),
     (OpKind::Compare, EXACT),
     (OpKind::Cast, EXACT),
     (OpKind::Reduce, Fact::By(reduction)),
@@ -126,7 +126,7 @@ const RULES: [(OpKind, Fact<Rule>); 28] = [
     // Operands of programs have exactly summable products.
     (OpKind::MatMulFloat8, Fact::Fixed(Rule::Near(4.0, 0.0))),
     (OpKind::Conv, SUM),
-    (OpKind::Pool, Fact::By(named)),
+    (OpKind::Pool, Fact::By(pool)),
     (OpKind::PoolGrad, SUM),
     // The logarithm of a rounded sum, which is near 1 if the result is near 0.
     (OpKind::LogSumExp, Fact::Fixed(Rule::Near(8.0, 16.0))),
@@ -140,24 +140,36 @@ const RULES: [(OpKind, Fact<Rule>); 28] = [
     (OpKind::Fused, EXACT),
 ];
 
-/// The rule of a function: that of its name, or of its effort.
-fn named(op: &Op) -> Rule {
-    match op.name() {
-        "random_bits" | "random_uniform" => Rule::Bits,
-        "random_normal" => Rule::Near(8.0, 8.0),
-        "max_pool" | "rem" => Rule::Exact,
-        "avg_pool" => Rule::Sum,
-        "rsqrt" => Rule::Near(2.0, 0.0),
-        "pow" => Rule::Near(16.0, 0.0),
-        // Near a pole, the result is sensitive to the last bit of the operand.
-        "tan" => Rule::Near(16.0, 2.0),
-        // Near a root away from 0, the result is sensitive to the last bit of the reduced operand.
-        "sin" | "cos" | "ln" | "atan2" => Rule::Near(4.0, 1.0),
-        _ => match op.function() {
-            Some(function) if function.effort >= Effort::Elementary => Rule::Near(4.0, 0.0),
-            Some(_) | None => Rule::Exact,
-        },
+fn random(op: &Op) -> Rule {
+    if let Op::Random { distribution: RandomKind::Normal, .. } = op {
+        Rule::Near(8.0, 8.0)
+    } else {
+        Rule::Bits
     }
+}
+
+fn pool(op: &Op) -> Rule {
+    if let Op::Pool(PoolSpec { kind: PoolKind::Max, .. }) = op { Rule::Exact } else { Rule::Sum }
+}
+
+/// Functions with other bounds than those of their effort.
+const FUNCTIONS: [(Op, Rule); 8] = [
+    (Op::Unary(Unary::Rsqrt), Rule::Near(2.0, 0.0)),
+    // Near a pole, the result is sensitive to the last bit of the operand.
+    (Op::Unary(Unary::Tan), Rule::Near(16.0, 2.0)),
+    // Near a root away from 0, the result is sensitive to the last bit of the reduced operand.
+    (Op::Unary(Unary::Sin), Rule::Near(4.0, 1.0)),
+    (Op::Unary(Unary::Cos), Rule::Near(4.0, 1.0)),
+    (Op::Unary(Unary::Ln), Rule::Near(4.0, 1.0)),
+    (Op::Binary(Binary::Atan2), Rule::Near(4.0, 1.0)),
+    (Op::Binary(Binary::Pow), Rule::Near(16.0, 0.0)),
+    (Op::Binary(Binary::Rem), Rule::Exact),
+];
+
+fn function(op: &Op) -> Rule {
+    let is_elementary = op.function().is_some_and(|function| function.effort >= Effort::Elementary);
+    let of_effort = if is_elementary { Rule::Near(4.0, 0.0) } else { Rule::Exact };
+    FUNCTIONS.iter().find(|(of, _)| of == op).map_or(of_effort, |(_, rule)| *rule)
 }
 
 fn reduction(op: &Op) -> Rule {
